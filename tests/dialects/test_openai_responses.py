@@ -261,7 +261,7 @@ def test_tools_of_an_item_are_not_declared_twice():
     own = {"type": "function", "name": "a", "parameters": {}, "strict": True}
     item = {"type": "additional_tools", "role": "developer", "tools": [own]}
     told = Instructed((), (Tool("b"),))
-    events = wire.parse_items([item, ASKED], told=told)
+    events = wire.parse_items([item, ASKED], instructed=told)
     assert [tool.name for tool in events[0].tools] == ["b", "a"]
     body = json.loads(wire.encode_request(render(view_of(events)), {}))
     assert [tool["name"] for tool in body["tools"]] == ["b"]

@@ -37,7 +37,7 @@ WRITE = "foldline.dialects.openai_chat.write"
 SPAN, HANDOFF = "foldline.core.edits.fold.span", "foldline.core.edits.fold.handoff"
 MUTANTS = [
     # Law 2: ids that a provider refuses, results without a call, messages that say nothing.
-    (laws.valid, WRITE, "if len(call_id) <= LONGEST_ID:", "if True:"),
+    (laws.valid, "foldline.dialects.openai", "if len(call_id) <= longest:", "if True:"),
     (laws.valid, ROW, "if shown is None:\n            self._add_or_defer_item(items.make_late_item(seq, event, stub))",
      "if shown is None:\n            self._append_item(items.make_result_item(seq, event, stub, call_id=event.call_id))"),
     (laws.valid, ITEM, "        return None  # blank: no provider takes it\n", "        pass\n"),

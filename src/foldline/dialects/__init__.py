@@ -1,12 +1,12 @@
 """Converts provider JSON to events and requests, and back. Pure; no dialect knows another.
 
+answers          Assembles streamed answers, and joins several to one
 anthropic        The Anthropic messages dialect
 base             The registry of dialects, and how one is chosen
 client_messages  Shared by the dialects: digests and patches of clients' messages
 gemini           The Gemini `generateContent` dialect
 gemini_interactions  Google's Interactions dialect
 google           What all dialects of Google share
-joined_answers   Joins answers of a model to the one that a client sees
 json_slices      Reads foreign JSON safely; locates and splices values in its bytes
 model_names      Names of models as people write them, and as servers know them
 openai           What all dialects of OpenAI share

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, cast
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from foldline.core.log import Event, Instructed, UsageReported
 from foldline.core.parts import Tool
 from foldline.core.request import Request
 from foldline.core.view import View
+from foldline.dialects.answers import Assembly, JoinedAnswer
 from foldline.dialects.client_messages import (
     STATEFUL,
     Described,
@@ -27,10 +28,12 @@ from foldline.dialects.client_messages import (
     KeptState,
     append_value,
     is_blank_item,
+    item_of,
+    link_events,
+    strip_native,
 )
 from foldline.dialects.json_slices import Json, dict_of
 from foldline.dialects.model_names import is_relayed, names_claude, names_gemini
-from foldline.dialects.sse import SseEvent
 from foldline.errors import BadInput, FormatError
 
 _SIGNING: Final = b"aws4-"  # AWS4-HMAC-SHA256, AWS4-ECDSA-P256-SHA256
@@ -64,53 +67,6 @@ DIALECTS: dict[str, _Row] = {
 CHAT, ANTHROPIC, GEMINI = "openai-chat", "anthropic", "gemini"
 _COMPATIBLE = "/openai"  # how the address of Google's OpenAI-compatible route ends
 _PLAIN = {"role", "content", "name"}  # fields of a message that every dialect may mean
-
-
-class Assembly(Protocol):
-    """An answer being streamed."""
-
-    fault: Json | None
-
-    @property
-    def done(self) -> bool:
-        """Whether it is complete."""
-        ...
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether something was said or refused: what came before only announces an answer."""
-        ...
-
-    def add_event(self, data: str, *, whole: bool = True) -> None:
-        """Add one event's data."""
-        ...
-
-    def build_body(self) -> Json:
-        """Return the answer as if it had not been streamed."""
-        ...
-
-
-class JoinedAnswer(Protocol):
-    """Answers of a model, one after the other, as the one answer that a client sees.
-
-    The client does not see the calls of our tools, which the proxy answers itself before it asks
-    the model again.
-    """
-
-    def add_event(self, sent: SseEvent) -> list[SseEvent]:
-        """Take an event of the answer under way; return the events that the client gets."""
-        ...
-
-    def end_answer(self, *, last: bool) -> list[SseEvent]:
-        """End the answer under way; return what was held back of it if it is the `last`.
-
-        Call it once the answer is complete, or broken. What comes after the last passes at once.
-        """
-        ...
-
-    def join_bodies(self, bodies: Sequence[Json]) -> Json:
-        """Return the one body that stands for whole answers."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +141,8 @@ class Dialect(ABC):
     """Whether a message of the model may be several items of the list."""
     names_in_path: ClassVar[bool] = False
     """Whether a request's path names the model, and not its body."""
+    least_thinking: ClassVar[int] = 0
+    """Tokens: the provider takes no smaller budget of thinking."""
     allows_prefill: ClassVar[bool] = False
     """Whether the model continues an answer that the client has begun."""
 
@@ -344,6 +302,13 @@ class Dialect(ABC):
     @abstractmethod
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
         """Read a message as events; keep its JSON only where ours would mean something else."""
+
+    def link_message(self, events: Sequence[Event], described: Described) -> list[Event]:
+        """Link a message's events, without its JSON where ours would mean the same."""
+        plain = [*map(strip_native, events)]
+        written = self.write_message([*map(item_of, plain)])
+        same = self.describe_message(written or b"{}").digest == described.digest
+        return link_events(plain if same else events, described.digest)
 
     @abstractmethod
     def read_instructions(

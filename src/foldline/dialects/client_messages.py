@@ -164,11 +164,20 @@ def normalise_arguments(arguments: Any) -> Any:
     return {} if arguments is None else arguments
 
 
-def check_keys(raw: bytes) -> None:
-    """Raise if a message or one of its blocks repeats a key, because readers then differ."""
-    for block in _find_blocks(raw):
-        if raw.startswith(b"{", block.start):
-            find_fields(raw, block)
+def check_keys(raw: bytes, *names: str) -> None:
+    """Raise if an item repeats a key, or a part of its lists of these names: readers then differ.
+
+    A message is one item, or several with commas between them, or a list of contents.
+    """
+    if raw.startswith(b'"'):
+        return
+    listed = raw if raw.startswith(b"[") else b"[" + raw + b"]"
+    for place in find_values(listed, Slice(0, len(listed))):
+        for name, inner in find_fields(listed, place).items():
+            if name in names and listed.startswith(b"[", inner.start):
+                for part in find_values(listed, inner):
+                    if listed.startswith(b"{", part.start):
+                        find_fields(listed, part)
 
 
 def _find_blocks(raw: bytes) -> list[Slice]:
@@ -207,6 +216,13 @@ def without_query(url: object) -> object:
     """Drop a web address's query, which a client may sign anew for every request."""
     is_web = isinstance(url, str) and url.startswith(("http://", "https://"))
     return cast("str", url).partition("?")[0] if is_web else url
+
+
+def strip_native(event: Event) -> Event:
+    """Return an event without the JSON that it came in."""
+    if isinstance(event, UserSaid | ModelSaid | ToolReturned):
+        return msgspec.structs.replace(event, native=None)
+    return event
 
 
 def link_events(events: Sequence[Event], digest: str) -> list[Event]:

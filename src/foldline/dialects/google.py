@@ -2,14 +2,18 @@
 
 import re
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from foldline.core.log import UsageReported
+from foldline.core.parts import Native, Tool
 from foldline.core.view import View
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.client_messages import find_last_answer
-from foldline.dialects.json_slices import Json, parse_count
+from foldline.dialects.json_slices import Json, dict_of, list_of, parse_count
+from foldline.dialects.tools import Names, select_tools
 
 LONGEST_NAME = 64
 """Of a function."""
@@ -61,6 +65,38 @@ def encode_error(status: int, code: str, message: str) -> Json:
     """Write an error as Google's SDK reads it."""
     said = {"code": status, "message": message, "status": _STATUSES.get(status, "INTERNAL")}
     return {"error": {**said, "details": [{"reason": code}]}}
+
+
+def select_functions(tools: Iterable[Tool], dialect: str) -> tuple[list[Tool], Names]:
+    """Select the tools to write, and name them as Google wants functions to be named."""
+    return select_tools(tools, dialect=dialect, longest=LONGEST_NAME, letter_first=True)
+
+
+def list_function_faults(at: str, function: Json, schema: str, names: set[str]) -> list[str]:
+    """List what is wrong with a function's declaration; `names` are those of the ones before."""
+    found: list[str] = []
+    name = str(function.get("name"))
+    if not FUNCTION_NAME.fullmatch(name):
+        found.append(f"name: {at} has the name {name!r}")
+    elif name in names:
+        found.append(f"unique: {at} has the name {name!r} again")
+    names.add(name)
+    if dict_of(function.get(schema, {"type": "object"})).get("type") != "object":
+        found.append(f"tools: {at} has parameters that are not of an object")
+    return found
+
+
+def make_native(pieces: Sequence[Json], dialect: str) -> Native:
+    """Keep parts or steps beside an event, as they came."""
+    return Native(dialect, msgspec.json.encode(pieces).decode())
+
+
+def decode_native(native: Native | None, dialect: str) -> list[Json] | None:
+    """Return the parts or steps kept beside an event, if they are of this dialect."""
+    if native is None or native.dialect != dialect:
+        return None
+    found = msgspec.json.decode(native.body)
+    return [dict_of(piece) for piece in list_of(found)] if isinstance(found, list) else None
 
 
 VENDOR = Vendor(

@@ -593,8 +593,8 @@ def _classify_error_text(
 ) -> Fault:
     text = "\n".join((*said.codes[:99], *said.texts, *said.around))[: 2 * LONGEST].lower()
     if status is None or status < 400:  # noqa: PLR2004 - an error inside a stream that began well
-        told = [status_of(code) for code in said.codes]
-        status = said.status or next((one for one in told if one), None)
+        statuses = [status_of(code) for code in said.codes]
+        status = said.status or next((one for one in statuses if one), None)
     empty = not said.texts
     fault = _match_tables(said, text, status=status)
     if fault.kind == "tokens":  # fields beat words

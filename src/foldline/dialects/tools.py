@@ -161,6 +161,23 @@ def append_digest(stem: str, name: str, *, digits: int, taken: Iterable[str] = (
             return made
 
 
+def select_tools(
+    tools: Iterable[Tool],
+    *,
+    dialect: str,
+    longest: int,
+    called: int | None = None,
+    letter_first: bool = False,
+) -> tuple[list[Tool], Names]:
+    """Select the tools to write, and name them; a call's name may be as long as `called`."""
+    kept = drop_repeated_tools(tools, dialect=dialect)
+    called = called or longest
+    names = build_tool_names(
+        kept, dialect=dialect, longest=longest, called=called, letter_first=letter_first
+    )
+    return kept, names
+
+
 def drop_repeated_tools(tools: Iterable[Tool], *, dialect: str) -> list[Tool]:
     """Return the tools to write, in order and without repeated names."""
     given = [*tools]

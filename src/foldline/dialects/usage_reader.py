@@ -32,7 +32,7 @@ class _Counts(msgspec.Struct, omit_defaults=True):
     eval_count: Any = None
 
 
-class _Told(_Counts, omit_defaults=True):
+class _Report(_Counts, omit_defaults=True):
     """An answer, or an event of a stream: in some events the answer holds the counts."""
 
     message: _Counts | None = None
@@ -40,8 +40,8 @@ class _Told(_Counts, omit_defaults=True):
     interaction: _Counts | None = None
 
 
-_decode_told = msgspec.json.Decoder(_Told).decode
-_decode_many = msgspec.json.Decoder(list[_Told]).decode
+_decode_report = msgspec.json.Decoder(_Report).decode
+_decode_many = msgspec.json.Decoder(list[_Report]).decode
 
 
 class UsageReader:
@@ -112,10 +112,10 @@ class UsageReader:
     def _read_body(self, body: bytes) -> None:
         body = body.removeprefix(_MARK).strip()
         try:
-            told = _decode_many(body) if body.startswith(b"[") else [_decode_told(body)]
+            reports = _decode_many(body) if body.startswith(b"[") else [_decode_report(body)]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        for one in told:
+        for one in reports:
             for counts in (one.message, one.response, one.interaction, one):
                 if counts is not None:
                     self._merge(counts)
@@ -129,7 +129,7 @@ class UsageReader:
             before = self._found.get(name)
             if isinstance(given, dict) and isinstance(before, dict):
                 more = cast("Json", given)
-                told = {key: value for key, value in more.items() if value is not None}
-                self._found[name] = cast("Json", before) | told
+                known = {key: value for key, value in more.items() if value is not None}
+                self._found[name] = cast("Json", before) | known
             else:
                 self._found[name] = given

@@ -10,7 +10,6 @@ from foldline.core.item import Item
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Text, calls_of, text_of
 from foldline.core.view import View
-from foldline.dialects.anthropic.write import LEAST_BUDGET
 from foldline.dialects.base import Dialect
 from foldline.dialects.client_messages import KeptState, item_of, last_mark
 from foldline.dialects.json_slices import (
@@ -350,8 +349,9 @@ def _lower_answer_limit(request: ClientRequest, limit: AnswerLimit) -> tuple[lis
         if budget is not None:
             asked: object = msgspec.json.decode(request.body[slice(*budget)])
             if type(asked) is int and asked >= min(allowed, limit.most_thinking):
-                allowed = max(allowed, LEAST_BUDGET + 1)
-                less = max(min(asked, allowed // 2, limit.least // 2), LEAST_BUDGET)
+                least = request.dialect.least_thinking
+                allowed = max(allowed, least + 1)
+                less = max(min(asked, allowed // 2, limit.least // 2), least)
                 splices += [Splice(*budget, str(less).encode())] if less < asked else []
     is_lowered = bool(splices)
     if min(allowed, limit.asked) == limit.asked:

@@ -48,8 +48,6 @@ from foldline.dialects.client_messages import (
     check_keys,
     cut_blocks,
     digest_of,
-    item_of,
-    link_events,
     replace_content,
     replace_in_blocks,
     shows_media,
@@ -119,6 +117,7 @@ class AnthropicDialect(Dialect):
     sdk_arguments: ClassVar[Mapping[str, Any]] = {"messages": [], "max_tokens": 0}
     results_in = "content"
     allows_prefill = True
+    least_thinking = write.LEAST_BUDGET
 
     def encode_request(self, request: Request, parameters: Mapping[str, Any]) -> bytes:
         return write.encode_request(request, parameters)
@@ -198,7 +197,7 @@ class AnthropicDialect(Dialect):
 
     def describe_message(self, raw: bytes) -> Described:
         check_readable(raw)
-        check_keys(raw)
+        check_keys(raw, "content")
         fields = shaped_bytes(raw, dict[str, Any], "an Anthropic message")
         role = fields.get("role")
         if isinstance(role, str) and role not in _ROLES:
@@ -242,10 +241,7 @@ class AnthropicDialect(Dialect):
             said = exact[-1]
             if described.stays and isinstance(said, UserSaid) and text_of(said.parts) == _LOADED:
                 exact[-1] = msgspec.structs.replace(said, speaker="notice")
-        plain = [_strip_native(event) for event in exact]
-        items = [item_of(event) for event in plain]
-        same = self.describe_message(self.write_message(items)).digest == described.digest
-        return link_events(plain if same else exact, described.digest)
+        return self.link_message(exact, described)
 
     def read_instructions(
         self, fields: Mapping[str, bytes], leading: Sequence[bytes]
@@ -473,12 +469,6 @@ def _list_tools(tools: bytes) -> list[Json]:
 def _without(block: Json, *names: str) -> Json:
     """Leave out a block's cache mark, and fields by their names."""
     return {key: value for key, value in block.items() if key not in (MARK, *names)}
-
-
-def _strip_native(event: Event) -> Event:
-    if isinstance(event, UserSaid | ModelSaid | ToolReturned):
-        return msgspec.structs.replace(event, native=None)
-    return event
 
 
 def _has_value(raw: bytes | None) -> bool:

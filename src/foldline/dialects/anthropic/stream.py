@@ -3,38 +3,26 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from foldline.dialects.joined_answers import JoinedEvents, Split
-from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of, parse_object
+from foldline.dialects.answers import Assembly, JoinedAnswer, Split
+from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of
 from foldline.errors import WireError
 
 _MOST_BLOCKS = 10_000
 
 
-class MessagesAssembly:
-    """An answer being streamed; give it each event's data."""
-
-    has_begun = True
-    """Whether something was said: every event of this dialect says something."""
+class MessagesAssembly(Assembly):
+    """An answer being streamed."""
 
     def __init__(self) -> None:
-        self.done = False
-        """Whether the end was seen; an answer without it was cut."""
-        self.fault: Json | None = None
-        """The error that the stream ended with."""
+        super().__init__()
+        self._begun = True  # every event of this dialect says something
         self._message: Json = {}
         self._usage: Json = {}
         self._blocks: dict[int, Json] = {}
         self._texts: dict[tuple[int, str], list[str]] = {}
         self._whole: set[int] = set()
 
-    def add_event(self, data: str, *, whole: bool = True) -> None:
-        """Add the next event; unknown events are ignored, as is one that was cut off."""
-        try:
-            event = parse_object(data)
-        except WireError:
-            if whole:
-                raise
-            return
+    def _apply_event(self, event: Json) -> None:
         match event.get("type"):
             case "message_start":
                 self._message = dict_of(event.get("message"))
@@ -49,7 +37,7 @@ class MessagesAssembly:
                 self._message |= dict_of(event.get("delta"))
                 self._usage |= dict_of(event.get("usage"))
             case "message_stop":
-                self.done = True
+                self._ended = True
             case "error":
                 self.fault = dict_of(event.get("error")) or event
             case _:
@@ -118,7 +106,7 @@ _COUNTS = (
 _CALL = "tool_use"
 
 
-class JoinedMessages(JoinedEvents):
+class JoinedMessages(JoinedAnswer):
     """Messages, one after the other, as one: their blocks follow each other."""
 
     ids = ("id",)
@@ -147,13 +135,13 @@ class JoinedMessages(JoinedEvents):
         return found.get("type") == _CALL and self._note_call(found.get("name"))
 
     def _convert_end(self, event: Json) -> Json:
-        """Show the last answer's input, which its own beginning may have told, and all output."""
+        """Show the last answer's input, which its own beginning may report, and all output."""
         given = dict_of(event.get("usage"))
-        told = {name: count for name, count in given.items() if count is not None}
-        self._usage = self._usage | told
+        counted = {name: count for name, count in given.items() if count is not None}
+        self._usage = self._usage | counted
         if not self._is_first:
             counts = {name: self._usage[name] for name in _COUNTS if name in self._usage}
-            event = {**event, "usage": self._add_spent(counts | told)}
+            event = {**event, "usage": self._add_spent(counts | counted)}
         delta = dict_of(event.get("delta"))
         stop = {"stop_reason": self._convert_stop(delta.get("stop_reason"))}
         return {**event, "delta": {**delta, **stop}} if "stop_reason" in delta else event
@@ -164,5 +152,5 @@ class JoinedMessages(JoinedEvents):
             "content": [*list_of(joined.get("content")), *shown],
             "stop_reason": self._convert_stop(body.get("stop_reason")),
         }
-        told = self._join_usage(self._keep_ids(body))
-        return {**joined, **told, **{name: said[name] for name in said if name in body}}
+        merged = self._join_usage(self._keep_ids(body))
+        return {**joined, **merged, **{name: said[name] for name in said if name in body}}

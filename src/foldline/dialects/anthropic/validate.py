@@ -68,9 +68,14 @@ def list_faults(
     if thinks and (at := find_thoughtless_loop(messages)) is not None:
         found.append(f"thinking: messages.{at} begins a tool loop and not with thinking")
     every = [block for message in messages for block in blocks_of(message.get("content"))]
-    told = [] if isinstance(system, str) else [dict(block) for block in system]
-    marked = [*map(dict[str, Any], tools), *told, *every]
-    return found + _list_tool_faults(tools) + _list_system_faults(told) + _list_mark_faults(marked)
+    system_blocks = [] if isinstance(system, str) else [dict(block) for block in system]
+    marked = [*map(dict[str, Any], tools), *system_blocks, *every]
+    return (
+        found
+        + _list_tool_faults(tools)
+        + _list_system_faults(system_blocks)
+        + _list_mark_faults(marked)
+    )
 
 
 def _list_user_faults(at: str, content: Sequence[Json], awaited: list[str]) -> list[str]:

@@ -51,9 +51,8 @@ from foldline.dialects.client_messages import find_last_answer
 from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.tools import (
     Names,
-    build_tool_names,
-    drop_repeated_tools,
     parse_object_schema,
+    select_tools,
 )
 
 __all__ = ["DIALECT", "ENCODER", "encode_blocks", "encode_request", "write_tool"]
@@ -365,8 +364,9 @@ def write_tool(tool: Tool, names: Names = _ALONE) -> Block:
 
 
 def _encode_tools(request: Request) -> tuple[list[Block], Names]:
-    tools = drop_repeated_tools(request.tools, dialect=DIALECT)
-    names = build_tool_names(tools, dialect=DIALECT, longest=LONGEST_NAME, called=LONGEST_CALLED)
+    tools, names = select_tools(
+        request.tools, dialect=DIALECT, longest=LONGEST_NAME, called=LONGEST_CALLED
+    )
     return [_encode_tool(tool, names) for tool in tools], names
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, text_of
+from foldline.dialects import google
 from foldline.dialects import tools as kinds
 from foldline.dialects.google import LONGEST_NAME
 from foldline.dialects.json_slices import Json, dict_of, list_of
@@ -247,15 +248,12 @@ def _guess_mime(media: Media) -> str:
 
 def make_native(parts: Sequence[Json]) -> Native:
     """Keep parts beside an event, as they came."""
-    return Native(DIALECT, msgspec.json.encode(parts).decode())
+    return google.make_native(parts, DIALECT)
 
 
 def decode_native(native: Native | None) -> list[Json] | None:
     """Return the parts kept beside an event, if they are of this dialect."""
-    if native is None or native.dialect != DIALECT:
-        return None
-    found = msgspec.json.decode(native.body)
-    return [dict_of(part) for part in list_of(found)] if isinstance(found, list) else None
+    return google.decode_native(native, DIALECT)
 
 
 def has_only_words(part: Mapping[str, Any]) -> bool:

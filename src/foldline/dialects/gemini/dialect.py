@@ -10,7 +10,7 @@ writes anew when it resumes.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -22,9 +22,8 @@ from foldline.dialects.base import PathFacts
 from foldline.dialects.client_messages import (
     Described,
     append_value,
+    check_keys,
     digest_of,
-    item_of,
-    link_events,
     shows_media,
     without_query,
 )
@@ -173,8 +172,7 @@ class GeminiDialect(GoogleDialect):
 
     def describe_message(self, raw: bytes) -> Described:
         check_readable(raw)
-        for place in _find_parts(raw):
-            find_fields(raw, place)  # raises where a key stands twice: readers then differ
+        check_keys(raw, "parts")
         said = dict_of(msgspec.json.decode(raw)).get("role")
         if isinstance(said, str) and said and said not in ROLES:
             return Described.describe_opaque(raw)
@@ -197,10 +195,7 @@ class GeminiDialect(GoogleDialect):
             exact.append(build_model_event(parts, exact=True))
         else:
             exact += build_user_events(parts, exact=True)
-        plain = [_strip_native(event) for event in exact]
-        written = self.write_message([item_of(event) for event in plain])
-        same = self.describe_message(written).digest == described.digest
-        return link_events(plain if same else exact, described.digest)
+        return self.link_message(exact, described)
 
     def write_message(self, items: Sequence[Item]) -> bytes:
         parts: list[Json] = []
@@ -241,11 +236,11 @@ class GeminiDialect(GoogleDialect):
     ) -> Instructed:
         parts: list[Part] = []
         if raw := fields.get("systemInstruction"):
-            told: Any = msgspec.json.decode(raw)
-            if isinstance(told, str):
-                parts.append(Text(told))
+            instruction: Any = msgspec.json.decode(raw)
+            if isinstance(instruction, str):
+                parts.append(Text(instruction))
             else:
-                parts += parse_input_parts(parts_of(dict_of(told)))
+                parts += parse_input_parts(parts_of(dict_of(instruction)))
         for raw in leading:
             parts += parse_input_parts(_read_content(raw)[1])
         tools: list[Tool] = []
@@ -346,8 +341,8 @@ def _normalise_parts(parts: Sequence[Json], role: str) -> list[Any]:
     found: list[Any] = [
         _normalise_result(call_id, part) for call_id, part in _number_results(parts)
     ]
-    told = [part for part in parts if not _CONTEXT.fullmatch(str(part.get("text")))]
-    for part in told or parts:
+    own = [part for part in parts if not _CONTEXT.fullmatch(str(part.get("text")))]
+    for part in own or parts:
         if "functionResponse" in part:
             continue
         if role == "model" and is_thought(part):
@@ -401,10 +396,6 @@ def _number_results(parts: Sequence[Json]) -> list[tuple[str, Json]]:
     results = [part for part in parts if "functionResponse" in part]
     ids = number_calls(results, "functionResponse", placed=True)
     return [*zip(ids, results, strict=True)]
-
-
-def _strip_native(event: Event) -> Event:
-    return msgspec.structs.replace(cast("Any", event), native=None)
 
 
 def _replace_result(  # noqa: PLR0913 - one result in a content

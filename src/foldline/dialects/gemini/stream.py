@@ -5,6 +5,7 @@ Each chunk is an answer of its own.
 
 from collections.abc import Callable
 
+from foldline.dialects.answers import Assembly, JoinedAnswer, Split, find_kept
 from foldline.dialects.gemini.content_parts import (
     SIGNATURE,
     has_only_words,
@@ -12,57 +13,44 @@ from foldline.dialects.gemini.content_parts import (
     parts_of,
     rename_fields,
 )
-from foldline.dialects.joined_answers import JoinedEvents, Split, find_kept
-from foldline.dialects.json_slices import Json, dict_of, list_of, parse_object
+from foldline.dialects.json_slices import Json, dict_of, list_of
 from foldline.dialects.sse import SseEvent
-from foldline.errors import WireError
 
 
-class GenerateContentAssembly:
-    """An answer being streamed; give it each event's data.
+class GenerateContentAssembly(Assembly):
+    """An answer being streamed.
 
     Parts come whole, but texts come in pieces: neighbours are joined if both were thought or both
     were said, and none is signed. A signed part is never joined with another.
     """
 
     def __init__(self) -> None:
-        self.done = False
-        """Whether the end was seen; an answer without it was cut."""
-        self.fault: Json | None = None
-        """The error that the stream ended with."""
-        self.has_begun = False
-        """Whether something was said or refused."""
+        super().__init__()
         self._parts: list[Json] = []
         self._texts: list[list[str]] = []
         self._candidate: Json = {}
         self._body: Json = {}
 
-    def add_event(self, data: str, *, whole: bool = True) -> None:
-        """Add the next chunk; one that was cut off is ignored."""
-        try:
-            chunk = rename_fields(parse_object(data))
-        except WireError:
-            if whole:
-                raise
-            return
+    def _apply_event(self, event: Json) -> None:
+        chunk = rename_fields(event)
         if "error" in chunk:
             self.fault = chunk
             return
         candidates = [dict_of(one) for one in list_of(chunk.pop("candidates", None))]
         self._body |= chunk
         if dict_of(chunk.get("promptFeedback")).get("blockReason"):
-            self.has_begun = self.done = True
+            self._begun = self._ended = True
         for candidate in candidates:
             if candidate.get("index"):
                 continue  # of several answers the first is kept
             for part in list_of(dict_of(candidate.pop("content", None)).get("parts")):
                 self._append_part(dict_of(part))
             self._candidate |= candidate
-            self.done = self.done or bool(candidate.get("finishReason"))
-            self.has_begun = self.has_begun or self.done
+            self._ended = self._ended or bool(candidate.get("finishReason"))
+            self._begun = self._begun or self._ended
 
     def _append_part(self, part: Json) -> None:
-        self.has_begun = True
+        self._begun = True
         last = self._parts[-1] if self._parts else {}
         if has_only_words(part) and has_only_words(last) and is_thought(part) == is_thought(last):
             self._texts[-1].append(str(part["text"]))
@@ -84,7 +72,7 @@ class GenerateContentAssembly:
         return {"candidates": [{"content": content, **self._candidate}], **self._body}
 
 
-class JoinedContents(JoinedEvents):
+class JoinedContents(JoinedAnswer):
     """Answers, one after the other, as one: their parts follow each other."""
 
     ids = ("responseId", "createTime")

@@ -12,7 +12,7 @@ from foldline.dialects.gemini.content_parts import (
     is_blank,
     rename_fields,
 )
-from foldline.dialects.google import FUNCTION_NAME
+from foldline.dialects.google import FUNCTION_NAME, list_function_faults
 from foldline.dialects.json_slices import Json, dict_of, list_of
 
 _BESIDE = {"thought", SIGNATURE, "videoMetadata", "mediaResolution", "partMetadata"}
@@ -133,16 +133,8 @@ def _list_tool_faults(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     for place, given in enumerate(tools):
         tool = rename_fields(dict(given))
         for one in list_of(tool.get("functionDeclarations")):
-            function = dict_of(one)
-            name = str(function.get("name"))
-            if not FUNCTION_NAME.fullmatch(name):
-                found.append(f"name: tools[{place}] has the name {name!r}")
-            elif name in names:
-                found.append(f"unique: tools[{place}] has the name {name!r} again")
-            names.add(name)
-            schema = function.get("parametersJsonSchema", {"type": "object"})
-            if dict_of(schema).get("type") != "object":
-                found.append(f"tools: tools[{place}] has parameters that are not of an object")
+            at, schema = f"tools[{place}]", "parametersJsonSchema"
+            found += list_function_faults(at, dict_of(one), schema, names)
     return found
 
 

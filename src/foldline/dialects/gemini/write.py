@@ -29,12 +29,11 @@ from foldline.dialects.gemini.content_parts import (
     number_calls,
     read_name,
 )
-from foldline.dialects.google import LONGEST_NAME
+from foldline.dialects.google import LONGEST_NAME, select_functions
 from foldline.dialects.json_slices import Json, dict_of, object_of
 from foldline.dialects.model_names import strip_google_prefix
 from foldline.dialects.tools import (
     Names,
-    build_tool_names,
     drop_repeated_tools,
     parse_object_schema,
 )
@@ -55,7 +54,7 @@ def must_sign_calls(model: str) -> bool:
 
 def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     """Encode a request; contents come last, so that one that only grew begins as the one before."""
-    names = _build_names(request)
+    _, names = select_functions(request.tools, DIALECT)
     given = parameters.get("config")
     config: Json = {**_decode_config(given)}
     if system := _encode_system(request):
@@ -83,21 +82,10 @@ def encode_blocks(request: Request) -> list[bytes]:
     system = [{"role": "system", "part": part} for part in _encode_system(request)]
     said = [
         {"role": draft.role, "part": part}
-        for draft in _build_drafts(request, _build_names(request))
+        for draft in _build_drafts(request, select_functions(request.tools, DIALECT)[1])
         for part in draft.parts
     ]
     return [msgspec.json.encode(one) for one in (*system, *said)]
-
-
-def _build_names(request: Request) -> Names:
-    tools = drop_repeated_tools(request.tools, dialect=DIALECT)
-    return build_tool_names(
-        tools,
-        dialect=DIALECT,
-        longest=LONGEST_NAME,
-        called=LONGEST_NAME,
-        letter_first=True,
-    )
 
 
 def encode_tools(tools: Sequence[Tool], names: Names = _ALONE) -> list[Json]:

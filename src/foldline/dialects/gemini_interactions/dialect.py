@@ -18,10 +18,9 @@ from foldline.dialects.client_messages import (
     EMPTY,
     Described,
     FoldMark,
+    check_keys,
     digest_of,
     has_visible_parts,
-    item_of,
-    link_events,
     replace_content,
     shows_media,
     strip_empty_fields,
@@ -59,7 +58,6 @@ from foldline.dialects.json_slices import (
     check_readable,
     dict_of,
     find_fields,
-    find_values,
     list_of,
     shaped_bytes,
 )
@@ -127,7 +125,7 @@ class InteractionsDialect(GoogleDialect):
         return "steps" in body and "status" in body
 
     def is_message(self, body: Mapping[str, Any]) -> bool:
-        """Whether this is a step; a call is told from that of Responses by its arguments."""
+        """Whether this is a step; the arguments of a call differ from those of Responses."""
         kind = body.get("type")
         return kind in _STEPS or (kind == CALL and isinstance(body.get("arguments"), Mapping))
 
@@ -175,7 +173,7 @@ class InteractionsDialect(GoogleDialect):
 
     def describe_message(self, raw: bytes) -> Described:
         check_readable(b"[" + raw + b"]")
-        _check_keys(raw)
+        check_keys(raw, "content", "result")
         steps = _decode_steps(raw)
         kind = type_of(steps[0])
         if kind == MARK:
@@ -197,12 +195,7 @@ class InteractionsDialect(GoogleDialect):
         event = _read_event(steps)
         if not isinstance(event, ToolReturned) and not has_visible_parts(event.parts):
             event = msgspec.structs.replace(event, parts=(*event.parts, EMPTY))
-        plain = msgspec.structs.replace(event, native=None)
-        same = (
-            self.describe_message(self.write_message([item_of(plain)]) or b"{}").digest
-            == described.digest
-        )
-        return link_events([plain if same else event], described.digest)
+        return self.link_message([event], described)
 
     def write_message(self, items: Sequence[Item]) -> bytes:
         return _join_steps(decode_native(items[0].native) or _write_steps(items[0]))
@@ -212,8 +205,8 @@ class InteractionsDialect(GoogleDialect):
     ) -> Instructed:
         del leading  # nothing stands before the first message here
         parts: list[Part] = []
-        if (told := fields.get("system_instruction", b"null").strip()) != b"null":
-            said: Any = msgspec.json.decode(told)
+        if (instruction := fields.get("system_instruction", b"null").strip()) != b"null":
+            said: Any = msgspec.json.decode(instruction)
             content = dict_of(said).get("parts") or said  # an older form has a list of parts
             parts += parse_contents(content if not isinstance(said, dict) else _words_of(content))
         tools: list[Tool] = []
@@ -301,19 +294,6 @@ def _decode_steps(raw: bytes) -> list[Json]:
     if not steps:
         raise WireError("a message without steps")
     return [must_be_step(step) for step in steps]
-
-
-def _check_keys(raw: bytes) -> None:
-    """Raise if a step or one of its contents repeats a key, because readers then differ."""
-    if raw.startswith(b'"'):
-        return
-    listed = raw if raw.startswith(b"[") else b"[" + raw + b"]"
-    for place in find_values(listed, Slice(0, len(listed))):
-        for name, inner in find_fields(listed, place).items():
-            if name in ("content", "result") and listed.startswith(b"[", inner.start):
-                for part in find_values(listed, inner):
-                    if listed.startswith(b"{", part.start):
-                        find_fields(listed, part)
 
 
 def _normalise_step(step: Json) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from foldline.core.parts import Call, Gap, Media, Native, Part, Text, Thought, text_of
+from foldline.dialects import google
 from foldline.dialects import tools as kinds
 from foldline.dialects.google import LONGEST_NAME
 from foldline.dialects.json_slices import Json, dict_of, list_of
@@ -178,15 +179,12 @@ def encode_input(parts: Iterable[Part]) -> list[Json]:
 
 def make_native(steps: Sequence[Json]) -> Native:
     """Keep steps beside an event, as they came."""
-    return Native(DIALECT, msgspec.json.encode(steps).decode())
+    return google.make_native(steps, DIALECT)
 
 
 def decode_native(native: Native | None) -> list[Json] | None:
     """Return the steps kept beside an event, if they are of this dialect."""
-    if native is None or native.dialect != DIALECT:
-        return None
-    found = msgspec.json.decode(native.body)
-    return [dict_of(step) for step in list_of(found)] if isinstance(found, list) else None
+    return google.decode_native(native, DIALECT)
 
 
 def must_be_step(step: Any, *, path: str = "$") -> Json:

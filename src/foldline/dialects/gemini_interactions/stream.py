@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from foldline.dialects.answers import Assembly, JoinedAnswer, Split
 from foldline.dialects.gemini_interactions.steps import CALL, type_of
-from foldline.dialects.joined_answers import JoinedEvents, Split
-from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of, parse_object
+from foldline.dialects.json_slices import Json, decode_object, dict_of, list_of
 from foldline.dialects.sse import SseEvent
 from foldline.errors import WireError
 
@@ -15,16 +15,11 @@ ENDED = ("completed", "requires_action", "incomplete", "budget_exceeded", "faile
 _CONTENTS = ("image", "audio", "document", "video")
 
 
-class InteractionsAssembly:
-    """An interaction being streamed; give it each event's data."""
+class InteractionsAssembly(Assembly):
+    """An interaction being streamed."""
 
     def __init__(self) -> None:
-        self.done = False
-        """Whether the end was seen; an answer without it was cut."""
-        self.fault: Json | None = None
-        """The error that the stream ended with."""
-        self.has_begun = False
-        """Whether something was said: what came before only announces an answer."""
+        super().__init__()
         self._interaction: Json = {}
         self._steps: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
@@ -32,29 +27,27 @@ class InteractionsAssembly:
         self._whole: set[int] = set()
 
     def add_event(self, data: str, *, whole: bool = True) -> None:
-        """Add the next event; unknown events are ignored, as is one that was cut off."""
-        if data == "[DONE]":
-            return
-        try:
-            event = parse_object(data)
-        except WireError:
-            if whole:
-                raise
-            return
+        """Add an event's data; a mark at the end is none."""
+        if data != "[DONE]":
+            super().add_event(data, whole=whole)
+
+    def _apply_event(self, event: Json) -> None:
         match event.get("event_type"):
             case "interaction.created" | "interaction.completed" as kind:
-                told = dict_of(event.get("interaction"))
-                self._interaction |= {key: one for key, one in told.items() if one is not None}
-                self.done = self.done or kind == "interaction.completed"
-                self.has_begun = self.has_begun or self.done
+                interaction = dict_of(event.get("interaction"))
+                self._interaction |= {
+                    key: one for key, one in interaction.items() if one is not None
+                }
+                self._ended = self._ended or kind == "interaction.completed"
+                self._begun = self._begun or self._ended
             case "interaction.status_update":
                 status = event.get("status")
                 self._interaction["status"] = status
-                self.done = self.done or status in ENDED
+                self._ended = self._ended or status in ENDED
             case "step.start":
                 index = self._parse_index(event)
                 self._steps[index] = {**dict_of(event.get("step"))}
-                self.has_begun = True
+                self._begun = True
             case "step.delta":
                 self._apply_delta(self._parse_index(event), dict_of(event.get("delta")))
             case "step.stop":
@@ -102,8 +95,8 @@ class InteractionsAssembly:
 
     def build_body(self) -> Json:
         """Return the interaction so far; of a cut stream, only whole steps and texts."""
-        told = list_of(self._interaction.get("steps"))
-        steps = told or [
+        listed = list_of(self._interaction.get("steps"))
+        steps = listed or [
             step for index in sorted(self._steps) if (step := self._build_step(index)) is not None
         ]
         stop: Json = {} if self.done else {"status": "cut"}
@@ -121,7 +114,7 @@ class InteractionsAssembly:
         return None if is_cut and type_of(step) != "model_output" else step
 
 
-class JoinedInteractions(JoinedEvents):
+class JoinedInteractions(JoinedAnswer):
     """Interactions, one after the other, as one: their steps follow each other."""
 
     ids = ("id", "created", "previous_interaction_id")
@@ -164,16 +157,16 @@ class JoinedInteractions(JoinedEvents):
         found = dict_of(step)
         return type_of(found) == CALL and self._note_call(found.get("name"))
 
-    def _convert_status(self, told: Json) -> Json:
-        ids = {"interaction_id": self._first_ids.get("id", told.get("interaction_id"))}
-        stop = {"status": self._convert_stop(told.get("status"))}
-        return {**told, **{name: one for name, one in (ids | stop).items() if name in told}}
+    def _convert_status(self, event: Json) -> Json:
+        ids = {"interaction_id": self._first_ids.get("id", event.get("interaction_id"))}
+        stop = {"status": self._convert_stop(event.get("status"))}
+        return {**event, **{name: one for name, one in (ids | stop).items() if name in event}}
 
-    def _convert_interaction(self, told: Json) -> Json:
-        if isinstance(told.get("steps"), list):
-            self._listed = [step for step in told["steps"] if not self._is_our_step(step)]
-            told = {**told, "steps": self._before + self._listed}
-        return self._convert_status(self._hide_tools(self._join_usage(self._keep_ids(told))))
+    def _convert_interaction(self, interaction: Json) -> Json:
+        if isinstance(interaction.get("steps"), list):
+            self._listed = [step for step in interaction["steps"] if not self._is_our_step(step)]
+            interaction = {**interaction, "steps": self._before + self._listed}
+        return self._convert_status(self._hide_tools(self._join_usage(self._keep_ids(interaction))))
 
     def _join_body(self, joined: Json, body: Json) -> Json:
         return {**joined, **self._convert_interaction(body)}

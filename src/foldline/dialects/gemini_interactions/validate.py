@@ -17,7 +17,7 @@ from foldline.dialects.gemini_interactions.steps import (
     is_models,
     type_of,
 )
-from foldline.dialects.google import FUNCTION_NAME
+from foldline.dialects.google import FUNCTION_NAME, list_function_faults
 from foldline.dialects.json_slices import Json, dict_of, list_of
 
 
@@ -106,14 +106,6 @@ def _list_tool_faults(tools: Sequence[Any]) -> list[str]:
         tool = dict_of(given)
         if not type_of(tool):
             found.append(f"tools: tools[{place}] has no type")
-        if type_of(tool) != "function":
-            continue
-        name = str(tool.get("name"))
-        if not FUNCTION_NAME.fullmatch(name):
-            found.append(f"name: tools[{place}] has the name {name!r}")
-        elif name in names:
-            found.append(f"unique: tools[{place}] has the name {name!r} again")
-        names.add(name)
-        if dict_of(tool.get("parameters", {"type": "object"})).get("type") != "object":
-            found.append(f"tools: tools[{place}] has parameters that are not of an object")
+        if type_of(tool) == "function":
+            found += list_function_faults(f"tools[{place}]", tool, "parameters", names)
     return found

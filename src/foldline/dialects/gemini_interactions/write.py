@@ -21,15 +21,13 @@ from foldline.dialects.gemini_interactions.steps import (
     encode_turn,
     type_of,
 )
-from foldline.dialects.google import LONGEST_NAME
+from foldline.dialects.google import LONGEST_NAME, select_functions
 from foldline.dialects.json_slices import Json, object_of
 from foldline.dialects.model_names import strip_google_prefix
 from foldline.dialects.tools import (
     Names,
     append_digest,
-    build_tool_names,
     describe_media,
-    drop_repeated_tools,
     parse_object_schema,
 )
 
@@ -40,37 +38,26 @@ _ALONE = Names({}, LONGEST_NAME, letter_first=True)
 
 def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     """Encode a request; the input comes last, so that one that only grew begins as before."""
-    names = _build_names(request)
+    tools, names = select_functions(request.tools, DIALECT)
     body: Json = {"model": strip_google_prefix(request.model), **parameters}
-    told = "\n".join(
+    system = "\n".join(
         describe_media(part) if isinstance(part, Media) else text_of((part,))
         for part in request.system
     )
-    if told.strip():
-        body["system_instruction"] = told
-    if tools := [write_tool(tool, names) for tool in _select_tools(request)]:
-        body["tools"] = tools
+    if system.strip():
+        body["system_instruction"] = system
+    if tools:
+        body["tools"] = [write_tool(tool, names) for tool in tools]
     body["input"] = _build_steps(request, names)
     return msgspec.json.encode(body)
 
 
 def encode_blocks(request: Request) -> list[bytes]:
     """Encode the steps of the input, each in its own bytes."""
-    return [msgspec.json.encode(step) for step in _build_steps(request, _build_names(request))]
-
-
-def _select_tools(request: Request) -> list[Tool]:
-    return drop_repeated_tools(request.tools, dialect=DIALECT)
-
-
-def _build_names(request: Request) -> Names:
-    return build_tool_names(
-        _select_tools(request),
-        dialect=DIALECT,
-        longest=LONGEST_NAME,
-        called=LONGEST_NAME,
-        letter_first=True,
-    )
+    return [
+        msgspec.json.encode(step)
+        for step in _build_steps(request, select_functions(request.tools, DIALECT)[1])
+    ]
 
 
 def write_tool(tool: Tool, names: Names = _ALONE) -> Json:

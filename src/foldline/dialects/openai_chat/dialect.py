@@ -136,7 +136,7 @@ class ChatDialect(Dialect):
 
     def describe_message(self, raw: bytes) -> Described:
         check_readable(raw)
-        check_keys(raw)
+        check_keys(raw, "content")
         body = shaped_bytes(raw, dict[str, Any], "an OpenAI message")
         role = body.get("role")
         if not isinstance(role, str):
@@ -251,7 +251,7 @@ _QWEN = "This is the Qwen Code. We are setting up the context for our chat."
 
 
 """What qwen tells before the user's first words, in blocks or a message of their own: the date, and
-the files that are there. When a conversation is continued it is told anew, or left out."""
+the files that are there. When a conversation is continued it is written anew, or left out."""
 
 
 def _normalise_message(body: Mapping[str, Any]) -> Json:

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 
-from foldline.dialects.joined_answers import JoinedEvents, Places, Split, find_kept
-from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of, parse_object
+from foldline.dialects.answers import Assembly, JoinedAnswer, Places, Split, find_kept
+from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of
 from foldline.dialects.sse import SseEvent
-from foldline.errors import WireError
 
 
 class _FunctionDelta(msgspec.Struct):
@@ -77,13 +76,12 @@ class _PartialCall:
         return "".join(self.wrote)
 
 
-class ChatAssembly:
+class ChatAssembly(Assembly):
     """The deltas of one answer, as they arrive."""
 
     def __init__(self) -> None:
-        self.fault: Json | None = None
-        """The error that the server sent in the middle of its answer."""
-        self._marked = False
+        super().__init__()
+        self._begun = True  # every event of this dialect says something
         self._reason: str | None = None
         self._top: Json = {}
         self._words: dict[str, list[str]] = {}
@@ -97,33 +95,22 @@ class ChatAssembly:
         self._answered = False
 
     @property
-    def has_begun(self) -> bool:
-        """Whether something was said: every event of this dialect says something."""
-        return True
-
-    @property
     def done(self) -> bool:
         """Whether the answer is complete."""
-        return self.fault is None and (self._marked or self._reason is not None)
+        return self.fault is None and (self._ended or self._reason is not None)
 
     def add_event(self, data: str, *, whole: bool = True) -> None:
-        """Add an event's data; the last of a broken stream may not be `whole`, and is ignored."""
-        if self._marked or not data.strip():
-            return
-        if data.strip() == DONE:
-            self._marked = True
-            return
-        try:
-            chunk = parse_object(data)
-        except WireError:
-            if whole:
-                raise
-            return
-        if (fault := _find_fault(chunk)) is not None:
+        """Add an event's data; the mark at the end is none."""
+        self._ended = self._ended or data.strip() == DONE
+        if not self._ended and data.strip():
+            super().add_event(data, whole=whole)
+
+    def _apply_event(self, event: Json) -> None:
+        if (fault := _find_fault(event)) is not None:
             self.fault = fault
             return
-        came = convert_to_shape(chunk, _Chunk, "a chunk of an OpenAI completion")
-        for name, value in chunk.items():
+        came = convert_to_shape(event, _Chunk, "a chunk of an OpenAI completion")
+        for name, value in event.items():
             if name not in _PER_CHUNK and value is not None:
                 self._top[name] = value
         for place, choice in enumerate(came.choices or ()):
@@ -296,7 +283,7 @@ _LEGACY = "function_call"
 _DETAILS = "reasoning_details"
 
 
-class JoinedCompletions(JoinedEvents):
+class JoinedCompletions(JoinedAnswer):
     """Completions, one after the other, as one: their texts are one text for the client."""
 
     ids = ("id", "created")
@@ -393,11 +380,11 @@ class JoinedCompletions(JoinedEvents):
         return ours
 
     def _join_body(self, joined: Json, body: Json) -> Json:
-        told = self._join_usage(self._keep_ids(body))
-        choices = list_of(told.get("choices"))
+        merged = self._join_usage(self._keep_ids(body))
+        choices = list_of(merged.get("choices"))
         place = find_kept(choices)
         if place is None:
-            return {**told, **joined} if joined else told
+            return {**merged, **joined} if joined else merged
         choice = {**dict_of(choices[place])}
         if isinstance(choice.get("message"), dict):
             for name, value in self._convert_delta(choice["message"]).items():
@@ -405,7 +392,7 @@ class JoinedCompletions(JoinedEvents):
             choice["message"] = self._message
         if "finish_reason" in choice:
             choice["finish_reason"] = self._convert_stop(choice["finish_reason"])
-        return {**joined, **told, "choices": [*choices[:place], choice, *choices[place + 1 :]]}
+        return {**joined, **merged, "choices": [*choices[:place], choice, *choices[place + 1 :]]}
 
 
 def _join_values(name: str, said: Any, value: Any) -> Any:

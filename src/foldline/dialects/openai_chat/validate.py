@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from foldline.dialects.json_slices import dict_of, list_of
+from foldline.dialects.openai import LONGEST_NAME, is_picture_address, list_text_faults
 
 LONGEST_ID = 40
-LONGEST_NAME = 64
 MOST_CALLS = 128
-_LONGEST_TEXT = 10_485_760
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 _PARTS = {
@@ -64,7 +63,7 @@ def _list_content_faults(at: str, message: Mapping[str, Any]) -> list[str]:
     if content is None and role in ("assistant", "function"):
         return found
     if isinstance(content, str):
-        return found + _list_text_faults(at, content)
+        return found + list_text_faults(at, content)
     if not isinstance(content, list):
         return [*found, f"content: {at} has a content that is neither text nor parts"]
     for part in cast("list[Any]", content):
@@ -73,16 +72,10 @@ def _list_content_faults(at: str, message: Mapping[str, Any]) -> list[str]:
         if kind not in _PARTS[role]:
             found.append(f"part: {at} has a part {kind!r} of the role {role!r}")
         elif kind in ("text", "refusal"):
-            found += _list_text_faults(at, shape.get(kind))
+            found += list_text_faults(at, shape.get(kind))
         else:
             found += _list_media_faults(at, kind, shape.get(kind))
     return found
-
-
-def _list_text_faults(at: str, text: Any) -> list[str]:
-    if not isinstance(text, str):
-        return [f"part: {at} has a text that is not a string"]
-    return [f"long: {at} has a text of {len(text)} signs"] * (len(text) > _LONGEST_TEXT)
 
 
 def _list_media_faults(at: str, kind: str, given: Any) -> list[str]:
@@ -90,7 +83,7 @@ def _list_media_faults(at: str, kind: str, given: Any) -> list[str]:
     source = dict_of(given)
     if kind == "image_url":
         url = str(source.get("url"))
-        good = url.startswith(("https://", "http://", "data:")) and not url.endswith(";base64,")
+        good = is_picture_address(url)
     elif kind == "input_audio":
         good = bool(source.get("data")) and source.get("format") in ("wav", "mp3")
     else:
@@ -140,7 +133,7 @@ def _list_call_faults(at: str, given: Any, written: str) -> list[str]:
         return [f"call: {at} has a call without a name or arguments"]
     if not _NAME.fullmatch(str(called["name"])):
         return [f"name: {at} calls {called['name']!r}"]
-    return _list_text_faults(at, called[written])
+    return list_text_faults(at, called[written])
 
 
 def _list_tool_faults(tools: Sequence[Mapping[str, Any]]) -> list[str]:

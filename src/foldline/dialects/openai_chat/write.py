@@ -17,8 +17,15 @@ from foldline.core.parts import Call, Media, Part, Thought, Tool, calls_of, text
 from foldline.core.request import Request
 from foldline.dialects import tools as kinds
 from foldline.dialects.json_slices import Json, object_of
-from foldline.dialects.openai_chat.validate import LONGEST_ID, LONGEST_NAME, MOST_CALLS
-from foldline.dialects.tools import Names, append_digest, build_tool_names, drop_repeated_tools
+from foldline.dialects.openai import (
+    LONGEST_NAME,
+    is_picture_address,
+    iterate_groups,
+    render_parts,
+    shorten_id,
+)
+from foldline.dialects.openai_chat.validate import LONGEST_ID, MOST_CALLS
+from foldline.dialects.tools import Names, select_tools
 
 DIALECT = "openai-chat"
 ENCODER = 2
@@ -27,7 +34,6 @@ LEGACY = "function:"
 """Prefix of the id that we give to a call that came as `function_call`, which has none."""
 _ANY = Names({}, LONGEST_NAME)
 _SOUNDS = {"audio/mpeg": "mp3", "audio/wav": "wav"}
-_ADDRESSES = ("https://", "http://", "data:")
 
 
 class _Role(msgspec.Struct):
@@ -51,7 +57,7 @@ def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     Messages come last, so that a request that only grew begins with the bytes of the one before.
     """
     body: Json = {"model": request.model, **parameters}
-    tools, names = _select_tools(request)
+    tools, names = select_tools(request.tools, dialect=DIALECT, longest=LONGEST_NAME)
     if tools:
         body["tools"] = [
             msgspec.Raw(own) if (own := _find_native_body(tool)) else write_tool(tool, names)
@@ -72,36 +78,20 @@ def is_silent(request: Request) -> bool:
 
 
 def _iterate_blocks(request: Request) -> Iterator[bytes]:
-    told = _render_parts(request.system)
+    system = render_parts(request.system)
     own = [native.body.encode() for native in request.native if native.dialect == DIALECT]
     if own:
         yield from own
-    elif told.strip():
-        yield msgspec.json.encode({"role": "system", "content": told})
-    _, names = _select_tools(request)
-    for head, results in _iterate_groups(request.items):
+    elif system.strip():
+        yield msgspec.json.encode({"role": "system", "content": system})
+    _, names = select_tools(request.tools, dialect=DIALECT, longest=LONGEST_NAME)
+    for head, results in iterate_groups(request.items):
         yield from _encode_group(head, results, names=names)
         # A tool message holds only text: media follow all results, in one user message.
         shown = [part for item in results if not _find_native_body(item) for part in item.parts]
         if media := tuple(part for part in shown if isinstance(part, Media)):
             message = {"role": "user", "content": _encode_content(media)}
             yield msgspec.json.encode(message)
-
-
-def _select_tools(request: Request) -> tuple[list[Tool], Names]:
-    tools = drop_repeated_tools(request.tools, dialect=DIALECT)
-    return tools, build_tool_names(
-        tools, dialect=DIALECT, longest=LONGEST_NAME, called=LONGEST_NAME
-    )
-
-
-def _iterate_groups(items: Sequence[Item]) -> Iterator[tuple[Item, list[Item]]]:
-    """Yield every item with the results after it."""
-    start = 0
-    for end in range(1, len(items) + 1):
-        if end == len(items) or items[end].role != "result":
-            yield items[start], list(items[start + 1 : end])
-            start = end
 
 
 def _encode_group(head: Item, results: list[Item], *, names: Names) -> Iterator[bytes]:
@@ -182,7 +172,7 @@ def _encode_result(item: Item, group: Group) -> Json:
 
 
 def _encode_answer(item: Item, group: Group) -> Json:
-    said = _render_parts(part for part in item.parts if not isinstance(part, Thought))
+    said = render_parts(part for part in item.parts if not isinstance(part, Thought))
     body: Json = {"role": "assistant", "content": said or None}
     calls: list[Json] = []
     for call in calls_of(item.parts):
@@ -192,11 +182,6 @@ def _encode_answer(item: Item, group: Group) -> Json:
         function = {"name": name, "arguments": call.arguments or "{}"}
         calls.append({"id": group.ids[call.id], "type": "function", "function": function})
     return {**body, "tool_calls": calls} if calls else body
-
-
-def _render_parts(parts: Iterable[Part]) -> str:
-    """Render parts as text: media are named, calls left out."""
-    return "\n".join(kinds.render_part(part) for part in parts if not isinstance(part, Call))
 
 
 def _encode_content(parts: tuple[Part, ...]) -> str | list[Json]:
@@ -215,7 +200,7 @@ def _encode_media(part: Media) -> Json:
     """Write images, audio of two kinds and files with bytes; name any other."""
     if part.form == "image":
         url = part.url or f"data:{part.mime};base64,{part.base64}"
-        if url.startswith(_ADDRESSES) and not url.endswith(";base64,"):
+        if is_picture_address(url):
             return {"type": "image_url", "image_url": {"url": url}}
     elif not part.url and part.base64:  # only images may be URLs
         if part.form == "file":
@@ -229,9 +214,7 @@ def _encode_media(part: Media) -> Json:
 
 def own_id(call_id: str, *, taken: Iterable[str] = ()) -> str:
     """Return a valid call id: one that is too long is shortened, always in the same way."""
-    if len(call_id) <= LONGEST_ID:
-        return call_id
-    return append_digest(call_id[:23], call_id, digits=16, taken=taken)
+    return shorten_id(call_id, LONGEST_ID, stem=23, taken=taken)
 
 
 def write_tool(tool: Tool, names: Names = _ANY) -> Json:

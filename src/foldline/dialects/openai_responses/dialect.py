@@ -21,6 +21,7 @@ from foldline.dialects.client_messages import (
     Described,
     FoldMark,
     KeptState,
+    check_keys,
     digest_of,
     has_visible_parts,
     item_of,
@@ -39,7 +40,6 @@ from foldline.dialects.json_slices import (
     check_readable,
     dict_of,
     find_fields,
-    find_values,
     list_of,
     shaped_bytes,
 )
@@ -181,7 +181,7 @@ class ResponsesDialect(Dialect):
 
     def describe_message(self, raw: bytes) -> Described:
         check_readable(b"[" + raw + b"]")
-        _check_keys(raw)
+        check_keys(raw, "content", "output")
         items = _decode_items(raw)
         kind = "model" if _is_models(items[0]) else kind_of(items[0])
         if kind == "unknown" and isinstance(items[0].get("role"), str):
@@ -217,10 +217,10 @@ class ResponsesDialect(Dialect):
             case "system":
                 if described.stays:
                     kept = (Native(self.name, f"[{raw.decode()}]"),)
-                    told = Instructed((Text(raw.decode()),), native=kept)
+                    instructed = Instructed((Text(raw.decode()),), native=kept)
                 else:
-                    told = Instructed(parse_message_content(items[0]))
-                return [msgspec.structs.replace(told, aside=True, link=described.digest)]
+                    instructed = Instructed(parse_message_content(items[0]))
+                return [msgspec.structs.replace(instructed, aside=True, link=described.digest)]
             case "user":
                 event = UserSaid(parse_message_content(items[0]))
             case "tool":
@@ -251,9 +251,11 @@ class ResponsesDialect(Dialect):
         The items are kept as they came if the server keeps them too: a later request may name them.
         """
         parts: list[Part] = []
-        told = fields.get("instructions")
-        if told is not None and told != b"null":
-            parts.append(Text(shaped_bytes(told, str, "instructions", path="$.instructions")))
+        instructions = fields.get("instructions")
+        if instructions is not None and instructions != b"null":
+            parts.append(
+                Text(shaped_bytes(instructions, str, "instructions", path="$.instructions"))
+            )
         for raw in leading:
             parts += _read_leading(raw)
         tools: list[Tool] = []
@@ -403,21 +405,6 @@ def _decode_items(raw: bytes) -> list[Json]:
     if not items:
         raise WireError("a message without items")
     return items
-
-
-def _check_keys(raw: bytes) -> None:
-    """Raise if an item or one of its parts repeats a key, because readers then differ."""
-    if raw.startswith(b'"'):
-        return
-    listed = b"[" + raw + b"]"
-    for place in find_values(listed, Slice(0, len(listed))):
-        fields = find_fields(listed, place)
-        for name in ("content", "output"):
-            inner = fields.get(name)
-            if inner is not None and listed.startswith(b"[", inner.start):
-                for part in find_values(listed, inner):
-                    if listed.startswith(b"{", part.start):
-                        find_fields(listed, part)
 
 
 def _read_turn(items: Sequence[Json]) -> tuple[Part, ...]:

@@ -103,13 +103,13 @@ def parse_items(
     given: str | Sequence[Mapping[str, Any]],
     *,
     saw: int | None = None,
-    told: Instructed | None = None,
+    instructed: Instructed | None = None,
 ) -> list[Event]:
-    """Parse a whole input into events; instructions in it extend the ones before, `told`."""
+    """Parse a whole input into events; instructions in it extend the ones before, `instructed`."""
     if isinstance(given, str):
         return [make_user_event(given)]
     items = [_convert_item(item, f"$[{place}]") for place, item in enumerate(given)]
-    return _build_events(items, saw=saw, told=told or Instructed(), path="$")
+    return _build_events(items, saw=saw, instructed=instructed or Instructed(), path="$")
 
 
 def parse_response(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
@@ -120,7 +120,7 @@ def parse_response(given: Mapping[str, Any], *, saw: int | None, asked: int | No
         said = dict_of(came.error).get("message") or came.error or "nothing was answered"
         raise WireError(f"a response without output: {said}", path="$.output")
     items = [_strip_sdk_fields(item) for item in came.output]
-    events = _build_events(items, saw=saw, told=Instructed(), path="$.output", is_answer=True)
+    events = _build_events(items, saw=saw, instructed=Instructed(), path="$.output", is_answer=True)
     last = max(
         (place for place, event in enumerate(events) if isinstance(event, ModelSaid)), default=None
     )
@@ -176,7 +176,7 @@ def _build_events(
     items: Sequence[Json],
     *,
     saw: int | None,
-    told: Instructed,
+    instructed: Instructed,
     path: str,
     is_answer: bool = False,
 ) -> list[Event]:
@@ -195,8 +195,8 @@ def _build_events(
                 trigger = Native(DIALECT, _encode_items([item]))
                 events.append(UserSaid((Gap(f"[{type_of(item)}]"),), native=trigger))
             case "system" | "tools":
-                told = _extend_instructions(told, item, where)
-                events.append(told)
+                instructed = _extend_instructions(instructed, item, where)
+                events.append(instructed)
             case _:
                 parts = _parse_turn(turn, path)
                 events.append(_keep_native(ModelSaid(parts, saw=saw), turn))
@@ -280,7 +280,7 @@ def _parse_turn(turn: _ItemRun, path: str) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _extend_instructions(told: Instructed, item: Json, path: str) -> Instructed:
+def _extend_instructions(instructed: Instructed, item: Json, path: str) -> Instructed:
     """Add a developer's item to the instructions so far; it is kept, or else what it says."""
     added: tuple[Part, ...] = (Gap(f"[{type_of(item)}]"),)
     tools: tuple[Tool, ...] = ()
@@ -291,7 +291,9 @@ def _extend_instructions(told: Instructed, item: Json, path: str) -> Instructed:
     else:
         tools = tuple(parse_tool(dict_of(tool)) for tool in list_of(item.get("tools")))
     native = (Native(DIALECT, _encode_items(sent)),) if sent else ()
-    return Instructed((*told.parts, *added), (*told.tools, *tools), (*told.native, *native))
+    return Instructed(
+        (*instructed.parts, *added), (*instructed.tools, *tools), (*instructed.native, *native)
+    )
 
 
 def _keep_native(event: Said, turn: _ItemRun) -> Event:

@@ -10,11 +10,10 @@ from typing import Any, cast
 
 import msgspec
 
-from foldline.dialects.joined_answers import JoinedEvents, Split
-from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of, parse_object
+from foldline.dialects.answers import Assembly, JoinedAnswer, Split
+from foldline.dialects.json_slices import Json, convert_to_shape, dict_of, list_of
 from foldline.dialects.openai_responses.items import PLAIN_OUTPUTS, item_id_of
 from foldline.dialects.sse import SseEvent
-from foldline.errors import WireError
 
 
 class _ItemEvent(msgspec.Struct):
@@ -48,13 +47,11 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed", "respon
 _WHAT = "an event of a Responses stream"
 
 
-class ResponsesAssembly:
+class ResponsesAssembly(Assembly):
     """The events of one answer, as they arrive."""
 
     def __init__(self) -> None:
-        self.fault: Json | None = None
-        """The error that the server sent in the middle of its answer."""
-        self._ended = False
+        super().__init__()
         self._top: Json = {}
         self._listed: list[Json] = []
         self._items: dict[int, Json] = {}
@@ -72,15 +69,11 @@ class ResponsesAssembly:
         return bool(self._ended or self.fault or self._begun or self._items or self._words)
 
     def add_event(self, data: str, *, whole: bool = True) -> None:
-        """Add an event's data; the last of a broken stream may not be `whole`, and is ignored."""
-        if self._ended or not data.strip() or data.strip() == DONE:
-            return
-        try:
-            event = parse_object(data)
-        except WireError:
-            if whole:
-                raise
-            return
+        """Add an event's data; what comes behind the end is ignored."""
+        if not self._ended and data.strip() not in ("", DONE):
+            super().add_event(data, whole=whole)
+
+    def _apply_event(self, event: Json) -> None:
         kind = str(event.get("type"))
         if (fault := _find_fault(event)) is not None:
             self.fault = fault
@@ -121,8 +114,8 @@ class ResponsesAssembly:
             if content:
                 begun = self._begun.get(place, {})
                 message = begun if begun.get("type") == "message" else {"type": "message"}
-                told = {"role": "assistant", "status": "incomplete", "content": content}
-                found[place] = {**message, **told}
+                fields = {"role": "assistant", "status": "incomplete", "content": content}
+                found[place] = {**message, **fields}
         return found
 
     def _apply_state(self, event: Json, *, is_end: bool) -> None:
@@ -173,16 +166,16 @@ def _find_fault(event: Json) -> Json | None:
     if isinstance(fault, dict) and (kind is None or kind == "error"):
         return cast("Json", fault)
     if kind == "error" or (kind is None and (fault or event.get("object") == "error")):
-        told = {"message": fault} if isinstance(fault, str) else {}
+        words = {"message": fault} if isinstance(fault, str) else {}
         hidden = ("type", "sequence_number", "error")
-        return {key: value for key, value in event.items() if key not in hidden} | told
+        return {key: value for key, value in event.items() if key not in hidden} | words
     return None
 
 
 _NUMBER = "sequence_number"
 
 
-class JoinedResponses(JoinedEvents):
+class JoinedResponses(JoinedAnswer):
     """Responses, one after the other, as one: their items follow each other."""
 
     ids = ("id", "created_at", "previous_response_id")

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from foldline.dialects.json_slices import dict_of, list_of
+from foldline.dialects.openai import LONGEST_NAME, is_picture_address, list_text_faults
 from foldline.dialects.openai_responses.items import (
     CALLS,
     KNOWN,
@@ -24,8 +25,6 @@ from foldline.dialects.openai_responses.items import (
 )
 
 LONGEST_ID = 64
-LONGEST_NAME = 64
-_LONGEST_TEXT = 10_485_760
 _NAME = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_NAME}}}")
 _ID = re.compile(rf"[a-zA-Z0-9_-]{{1,{LONGEST_ID}}}")
 _PREFIXES = {
@@ -145,7 +144,7 @@ def _list_message_faults(at: str, item: Mapping[str, Any]) -> list[str]:
         return [f"role: {at} has the role {role!r}"]
     if isinstance(content, str):
         empty = [f"empty: {at} says nothing"] * (not content.strip())
-        return empty + _list_text_faults(at, content)
+        return empty + list_text_faults(at, content)
     if not isinstance(content, list):
         return [f"content: {at} has a content that is neither text nor parts"]
     found = [f"empty: {at} says nothing"] * (not content)
@@ -162,16 +161,10 @@ def _list_part_faults(at: str, parts: list[Any], allowed: set[str]) -> list[str]
         elif kind not in _ALL_PARTS:
             found.append(f"kind: {at} has a part {kind!r}, which is not known")
         elif kind in _TEXTS:
-            found += _list_text_faults(at, shape.get(_TEXTS[kind]))
+            found += list_text_faults(at, shape.get(_TEXTS[kind]))
         else:
             found += _list_media_faults(at, kind, shape)
     return found
-
-
-def _list_text_faults(at: str, text: Any) -> list[str]:
-    if not isinstance(text, str):
-        return [f"part: {at} has a text that is not a string"]
-    return [f"long: {at} has a text of {len(text)} signs"] * (len(text) > _LONGEST_TEXT)
 
 
 def _list_media_faults(at: str, kind: str, shape: Mapping[str, Any]) -> list[str]:
@@ -179,16 +172,12 @@ def _list_media_faults(at: str, kind: str, shape: Mapping[str, Any]) -> list[str
     good = bool(shape.get("file_id"))
     if kind == "input_image":
         url = str(shape.get("image_url"))
-        good = good or _is_address(url)
+        good = good or is_picture_address(url)
     else:
         # A data URL without bytes ends with its comma.
         held = str(shape.get("file_data") or ",")
-        good = good or not held.endswith(",") or _is_address(str(shape.get("file_url")))
+        good = good or not held.endswith(",") or is_picture_address(str(shape.get("file_url")))
     return [] if good else [f"media: {at} has a part {kind!r} without bytes, or of another kind"]
-
-
-def _is_address(url: str) -> bool:
-    return url.startswith(("https://", "http://", "data:")) and not url.endswith(";base64,")
 
 
 def _list_call_faults(at: str, item: Mapping[str, Any]) -> list[str]:
@@ -199,13 +188,13 @@ def _list_call_faults(at: str, item: Mapping[str, Any]) -> list[str]:
         return [f"call: {at} has no name or arguments"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return [f"name: {at} calls {name!r}"]
-    return _list_text_faults(at, written)
+    return list_text_faults(at, written)
 
 
 def _list_output_faults(at: str, item: Mapping[str, Any]) -> list[str]:
     output = item.get("output")
     if isinstance(output, str):
-        return _list_text_faults(at, output)
+        return list_text_faults(at, output)
     if not isinstance(output, list):
         return [f"content: {at} has an output that is neither text nor parts"]
     return _list_part_faults(at, cast("list[Any]", output), _INPUT)

@@ -23,6 +23,14 @@ from foldline.core.parts import Call, Media, Native, Part, Text, Thought, Tool, 
 from foldline.core.request import Request
 from foldline.dialects import tools as kinds
 from foldline.dialects.json_slices import Json, list_of, object_of
+from foldline.dialects.openai import (
+    ADDRESSES,
+    LONGEST_NAME,
+    is_picture_address,
+    iterate_groups,
+    render_parts,
+    shorten_id,
+)
 from foldline.dialects.openai_responses.items import (
     APPROVAL,
     PLAIN_OUTPUTS,
@@ -37,15 +45,14 @@ from foldline.dialects.openai_responses.items import (
     parse_output,
     type_of,
 )
-from foldline.dialects.openai_responses.validate import LONGEST_ID, LONGEST_NAME
-from foldline.dialects.tools import Names, append_digest, build_tool_names, drop_repeated_tools
+from foldline.dialects.openai_responses.validate import LONGEST_ID
+from foldline.dialects.tools import Names, append_digest, select_tools
 from foldline.errors import WireError
 
 DIALECT = "openai-responses"
 ENCODER = 1
 """Incremented when the same request would be written in other bytes."""
 _ANY = Names({}, LONGEST_NAME)
-_ADDRESSES = ("https://", "http://", "data:")
 _EMPTY = b'""'  # where an opaque text was, in kept JSON
 _FUNCTION, _CUSTOM = "function_call", "custom_tool_call"
 _PEEKED = ("type", "role", "id", "call_id", "approval_request_id", "execution")
@@ -80,10 +87,10 @@ def encode_request(request: Request, parameters: Mapping[str, Any]) -> bytes:
     The input comes last, so that a request that only grew begins with the bytes of the one before.
     """
     body: Json = {"model": request.model, **parameters}
-    told = _render_parts(request.system)
-    if told.strip() and not _list_own_natives(request):
-        body["instructions"] = told
-    tools, names = _select_tools(request)
+    system = render_parts(request.system)
+    if system.strip() and not _list_own_natives(request):
+        body["instructions"] = system
+    tools, names = select_tools(request.tools, dialect=DIALECT, longest=LONGEST_NAME)
     declared = _list_declared_tools(request)
     written = [_write_tool_as_it_came(tool, names) for tool in tools]
     if written := [tool for tool in written if not declared or decode(tool) not in declared]:
@@ -149,9 +156,7 @@ def write_tool(tool: Tool, names: Names = _ANY) -> Json:
 
 def own_id(call_id: str, *, taken: Iterable[str] = ()) -> str:
     """Return a valid call id: one that is too long is shortened, always in the same way."""
-    if len(call_id) <= LONGEST_ID:
-        return call_id
-    return append_digest(call_id[:_STEM], call_id, digits=16, taken=taken)
+    return shorten_id(call_id, LONGEST_ID, stem=_STEM, taken=taken)
 
 
 def _grow_draft(request: Request) -> Iterator["_InputDraft"]:
@@ -160,7 +165,7 @@ def _grow_draft(request: Request) -> Iterator["_InputDraft"]:
     for native in _list_own_natives(request):
         draft.add_input_items(decode_native(native) or [])
     yield draft
-    for head, results in _iterate_groups(request.items):
+    for head, results in iterate_groups(request.items):
         draft.add_group(head, results)
         yield draft
 
@@ -170,7 +175,7 @@ class _InputDraft:
 
     def __init__(self, request: Request) -> None:
         self.items: list[Mapping[str, Any]] = []
-        tools, self._names = _select_tools(request)
+        tools, self._names = select_tools(request.tools, dialect=DIALECT, longest=LONGEST_NAME)
         self._custom = {tool.name for tool in tools if _is_custom(tool)}
         self._call_ids: set[str] = set()
         self._item_ids: set[str] = set()
@@ -368,12 +373,12 @@ def _write_answer(parts: Iterable[Part], group: CallGroup) -> Iterator[Json]:
     said: list[Part] = []
     for part in parts:
         if isinstance(part, Call):
-            yield from _write_message("assistant", _render_parts(said))
+            yield from _write_message("assistant", render_parts(said))
             said = []
             yield _write_call(part, group)
         elif not isinstance(part, Thought):
             said.append(part)
-    yield from _write_message("assistant", _render_parts(said))
+    yield from _write_message("assistant", render_parts(said))
 
 
 def _write_call(call: Call, group: CallGroup) -> Json:
@@ -398,7 +403,7 @@ def _find_own_output(call: Call) -> str:
 def _write_result(item: Item, group: CallGroup) -> Json:
     call_id = group.ids.get(item.call_id) or own_id(item.call_id)
     kind = group.outputs.get(item.call_id, PLAIN_OUTPUTS[_FUNCTION])
-    parts, words = item.parts, _render_parts(item.parts)
+    parts, words = item.parts, render_parts(item.parts)
     match kind:
         case "shell_call_output":
             outcome = {"type": "exit", "exit_code": 0 if item.ok else 1}
@@ -433,37 +438,16 @@ def _encode_content(parts: tuple[Part, ...]) -> str | list[Json]:
 def _encode_media(part: Media) -> Json:
     """Write images and files; name any other, and sound, which this dialect has no place for."""
     url = part.url or (f"data:{part.mime};base64,{part.base64}" if part.base64 else "")
-    if part.form == "image" and url.startswith(_ADDRESSES) and not url.endswith(";base64,"):
+    if part.form == "image" and is_picture_address(url):
         return {"type": "input_image", "image_url": url, "detail": "auto"}
     if part.form == "file" and part.base64 and not part.url:
         name = part.name or _FILES.get(kinds.mime_of(part), "file")
         return {"type": "input_file", "filename": name, "file_data": url}
-    if part.form == "file" and part.url.startswith(_ADDRESSES[:2]):
+    if part.form == "file" and part.url.startswith(ADDRESSES[:2]):
         return {"type": "input_file", "file_url": part.url}
     if part.form == "audio":
         return {"type": "input_text", "text": kinds.describe_refused_media(part)}
     return {"type": "input_text", "text": kinds.describe_media(part)}
-
-
-def _render_parts(parts: Iterable[Part]) -> str:
-    """Render parts as text: media are named, calls left out."""
-    return "\n".join(kinds.render_part(part) for part in parts if not isinstance(part, Call))
-
-
-def _iterate_groups(items: Sequence[Item]) -> Iterator[tuple[Item, list[Item]]]:
-    """Yield every item with the results after it."""
-    start = 0
-    for end in range(1, len(items) + 1):
-        if end == len(items) or items[end].role != "result":
-            yield items[start], list(items[start + 1 : end])
-            start = end
-
-
-def _select_tools(request: Request) -> tuple[list[Tool], Names]:
-    tools = drop_repeated_tools(request.tools, dialect=DIALECT)
-    return tools, build_tool_names(
-        tools, dialect=DIALECT, longest=LONGEST_NAME, called=LONGEST_NAME
-    )
 
 
 def _write_tool_as_it_came(tool: Tool, names: Names) -> msgspec.Raw:

@@ -1,4 +1,4 @@
-"""Joins the answers of a model, one after the other, to the one answer that a client sees.
+"""Assembles streamed answers, and joins several to the one answer that a client sees.
 
 A proxy may offer the model tools of its own. It answers their calls itself and asks again; its
 client sees what the model said in every answer, and never those calls. This module holds what is
@@ -20,6 +20,43 @@ Split: TypeAlias = tuple[list[Json], list[Json]]
 """What the client gets of an event at once, and what waits for the end of the answer."""
 _DONE = "[DONE]"
 _BLANK_LINE = "\n\n"
+
+
+class Assembly(ABC):
+    """An answer being streamed."""
+
+    def __init__(self) -> None:
+        self.fault: Json | None = None
+        """The error that the server sent in the middle of its answer."""
+        self._ended = self._begun = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it is complete; one without its end was cut."""
+        return self._ended
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something was said or refused: what came before only announces an answer."""
+        return self._begun
+
+    def add_event(self, data: str, *, whole: bool = True) -> None:
+        """Add an event's data; the last of a broken stream may not be `whole`, and is ignored."""
+        try:
+            event = parse_object(data)
+        except WireError:
+            if whole:
+                raise
+            return
+        self._apply_event(event)
+
+    @abstractmethod
+    def _apply_event(self, event: Json) -> None:
+        """Apply an event to what has arrived; unknown events are ignored."""
+
+    @abstractmethod
+    def build_body(self) -> Json:
+        """Return the answer as if it had not been streamed; of a cut one what is whole."""
 
 
 class Places:
@@ -76,8 +113,11 @@ class JoinedText:
         self._is_saying, self._blank = False, ""
 
 
-class JoinedEvents(ABC):
-    """The answers of one exchange; `is_ours` says which tools the client must not see."""
+class JoinedAnswer(ABC):
+    """Answers of a model, one after the other, as the one answer that a client sees.
+
+    `is_ours` says which tools the client must not see: the proxy answers their calls itself.
+    """
 
     ids: ClassVar[tuple[str, ...]]
     """Fields of an answer that stay as the first answer has them."""
@@ -136,7 +176,10 @@ class JoinedEvents(ABC):
         return passed
 
     def end_answer(self, *, last: bool) -> list[SseEvent]:
-        """End the answer under way; return what was held back of it if it is the `last`."""
+        """End the answer under way; return what was held back of it if it is the `last`.
+
+        Call it once the answer is complete, or broken. What comes after the last passes at once.
+        """
         held, self._held = self._held, []
         self._is_last = last
         if last:
