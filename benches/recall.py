@@ -293,7 +293,8 @@ def open_client(door: str, provider: Provider, path: str) -> Iterator[Any]:
     """Open a client of OpenAI: wrapped, or plain and of a gateway."""
     from openai import OpenAI  # noqa: PLC0415 - not every framework's environment has it
 
-    from foldline.testing.gateways import Served  # noqa: PLC0415 - nor this
+    sys.path.append(str(ROOT / "tests/support"))
+    from gateway_thread import Served  # noqa: PLC0415 - nor this
 
     window = provider.window
     if door == "wrap":

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false, reportArgumentType=false
 """Take the pictures of docs/how-to/telegram.md anew: a real bot at the double, as on a telephone.
 
     .venv/bin/python scripts/bot_screens.py          # writes docs/pictures/telegram-*.{svg,png}
@@ -7,6 +8,7 @@ Answers are scripted, so that they read well; words, cards, buttons and numbers 
 
 import asyncio
 import base64
+import sys
 import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -26,7 +28,9 @@ from foldline.core.policy import named
 from foldline.draw.svg import escape_xml
 from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
-from foldline.testing.telegram import BotApi
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
+from fake_telegram import BotApi
 
 ROOT = Path(__file__).parents[1] / "docs" / "pictures"
 WIDE, EDGE, ROW = 450, 14, 19

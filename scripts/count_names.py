@@ -1,7 +1,7 @@
 """How our names read, and how large each room is: `just names`. Exits 1 where a figure grew.
 
     python scripts/count_names.py            # compare with what was reached
-    python scripts/count_names.py --record   # and lower scripts/rooms.toml to it
+    python scripts/count_names.py --record   # and lower scripts/rooms.toml to it; or `--record lab`
 
     class names defined twice or more    a name should mean one thing
     one-word function names              they say what, seldom what is done
@@ -22,7 +22,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,23 +148,27 @@ def measure_tree() -> dict[str, dict[str, int]]:
     return {"lines": dict(lines), "files": dict(files), "counts": counts}
 
 
-def compare_sizes(*, record: bool) -> list[str]:
-    """What grew above `scripts/rooms.toml`; with `record`, what shrank is written to it."""
+def compare_sizes(recorded: Collection[str] | None = None) -> list[str]:
+    """What grew above `scripts/rooms.toml`; what shrank is written to it for names to record."""
     text = RECORD.read_text()
     limits = tomllib.loads(text)
     now = measure_tree()
     grown: list[str] = []
+
+    def is_recorded(name: str) -> bool:
+        return recorded is not None and (not recorded or name in recorded)
+
     for table, values in now.items():
         for name in sorted(values.keys() | limits[table].keys()):
             value, limit = values.get(name, 0), limits[table].get(name, 0)
             if value > limit:
                 by = f"{value:,}, {value - limit:,} above the {limit:,} that are recorded"
                 grown.append(f"{table} of {name}: {by}")
-            elif value < limit and record:
+            elif value < limit and is_recorded(name):
                 head, mark, rest = text.partition(f"[{table}]\n")
                 old = re.compile(rf'^("?{re.escape(name)}"? = ){limit}\n', re.MULTILINE)
                 text = head + mark + old.sub(rf"\g<1>{value}\n" if value else "", rest, count=1)
-    if record:
+    if recorded is not None:
         RECORD.write_text(text)
     return grown
 
@@ -193,7 +197,8 @@ def main() -> int:
     ]
     for name in worse:
         print(f"worse than before: {name}")  # noqa: T201
-    grown = compare_sizes(record="--record" in sys.argv)
+    _, is_recording, names = " ".join(sys.argv).partition("--record")
+    grown = compare_sizes(names.split() if is_recording else None)
     for name in grown:
         print(f"grown: {name} (scripts/rooms.toml)")  # noqa: T201
     return bool(worse or grown)

@@ -1,3 +1,4 @@
+# pyright: basic
 """The pages docs/reference/api*.md: the public names, as the source tells of them.
 
 Knows which names are public and in which order they are read. Everything that is said of them is
@@ -197,8 +198,6 @@ PAGES = {
             "foldline.testing:ScriptedModel",
             "foldline.testing:Provider",
             "foldline.testing:Trouble",
-            "foldline.testing.telegram:BotApi",
-            "> foldline.testing.telegram",
             "# Logs by hand",
             *(
                 f"foldline.testing:{name}"

@@ -132,28 +132,37 @@ def test_no_group_is_repeated_possessively():
 
 def test_a_room_that_grew_is_named_and_the_record_only_goes_down(tmp_path, monkeypatch):
     record = tmp_path / "rooms.toml"
+    now = {
+        "lines": {"core": 107, "apps/bot": 91, "new": 3},
+        "files": {"core": 4, "apps/bot": 2},
+        "counts": {"told": 0},
+    }
     monkeypatch.setattr(count_names, "RECORD", record)
-    now = count_names.measure_tree()
-    lines, files = now["lines"], now["files"]
-    assert lines["src"] == sum(lines[room] for room in lines if room != "src")
-    assert files["src"] == len(MODULES)
-    tables = {
-        "lines": {**lines, "core": lines["core"] - 7, "stores": lines["stores"] + 9, "gone": 5},
-        "files": {**files, "apps/bot": files["apps/bot"] + 1},
-        "counts": {**now["counts"], "told": -1},
+    monkeypatch.setattr(count_names, "measure_tree", lambda: now)
+    was = '# head\n[lines]\ncore = 100\n"apps/bot" = 100\ngone = 5\n\n[files]\ncore = 4\n"apps/bot" = 3\n\n[counts]\ntold = 12\n'
+    record.write_text(was)
+    grown = ["lines of core: 107, 7 above", "lines of new: 3, 3 above"]
+    for names in (None, ["apps/bot"], []):
+        assert [one.partition(" the")[0] for one in count_names.compare_sizes(names)] == grown
+        if names is None:
+            assert record.read_text() == was
+        elif names:
+            assert record.read_text() == was.replace("= 100\ngone", "= 91\ngone").replace(
+                "= 3", "= 2"
+            )
+    assert tomllib.loads(record.read_text()) == {
+        "lines": {"core": 100, "apps/bot": 91},
+        "files": {"core": 4, "apps/bot": 2},
+        "counts": {},
     }
-    del tables["files"]["proxy"]
-    record.write_text(
-        "".join(
-            f"[{table}]\n" + "".join(f'"{name}" = {value}\n' for name, value in values.items())
-            for table, values in tables.items()
-        )
-    )
-    grown = [one.partition(":")[0] for one in count_names.compare_sizes(record=True)]
-    assert grown == ["lines of core", "files of proxy", "counts of told"]
-    after = tomllib.loads(record.read_text())
-    assert after == {
-        "lines": {**lines, "core": lines["core"] - 7},
-        "files": {name: count for name, count in files.items() if name != "proxy"},
-        "counts": {**now["counts"], "told": -1},
-    }
+
+
+def test_an_assertion_on_prose_is_counted():
+    def count(source):
+        return sum(map(count_names.is_prose, ast.walk(ast.parse(source))))
+
+    assert count("assert 'a session is open' in words") == 1
+    assert count("with raises(Fault, match='a session is open'): pass") == 1
+    assert count("assert f'a session is {state}' in words") == 0
+    assert count("assert words, 'what went wrong here is this'") == 0
+    assert count("assert [1, 2] == rows('1 2 3 4 5')") == 0

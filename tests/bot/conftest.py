@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from fake_telegram import BotApi
 from serving import address_of, an_empty_schema
 
 import foldline
@@ -19,7 +20,6 @@ from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
-from foldline.testing.telegram import BotApi
 
 FAST = CallPace(chat=0.0, stream=0.05, again=0.02, reading=5.0, polling=20)
 ANN, BOB = 7, 8

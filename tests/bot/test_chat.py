@@ -6,6 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from fake_telegram import BotApi
+from fake_telegram.messages import Refused
 
 from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.bot.bot_api import CallPace
@@ -17,8 +19,6 @@ from foldline.core.parts import Media, text_of
 from foldline.core.policy import named
 from foldline.dialects.provider_errors import Fault
 from foldline.testing import ScriptedModel
-from foldline.testing.telegram import BotApi
-from foldline.testing.telegram.messages import Refused
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.real)])

@@ -3,13 +3,13 @@
 from html import unescape
 
 import pytest
+from fake_telegram.messages import Entities
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foldline.apps.bot import html as marks
 from foldline.apps.bot.bot_api import ChatPlace, make_chat_place, parse_session_name
 from foldline.apps.bot.commands import CommandGiven, parse_bot_command, parse_button
-from foldline.testing.telegram.messages import Entities
 
 _WRITTEN = st.lists(
     st.sampled_from(

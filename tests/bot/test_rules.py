@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession
+from fake_telegram import BotApi
+from fake_telegram.messages import Entities, Refused
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +21,6 @@ from foldline.core.parts import Call, text_of
 from foldline.draw.wording import escape_hidden_characters
 from foldline.errors import BadInput
 from foldline.testing import ScriptedModel
-from foldline.testing.telegram import BotApi
-from foldline.testing.telegram.messages import Entities, Refused
 
 pytestmark = pytest.mark.anyio
 WORDS = "The parser reads a line and says where it ends, and the tests say the same of it. "

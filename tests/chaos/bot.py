@@ -33,8 +33,11 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("properties", "stores")]
+sys.path[:0] = [
+    str(Path(__file__).parents[1] / name) for name in ("properties", "stores", "support")
+]
 import serving as postgres  # noqa: E402 - beside us
+from fake_telegram import BotApi, Called, Fault, Person  # noqa: E402
 from mutants import broken  # noqa: E402
 
 import foldline  # noqa: E402
@@ -48,7 +51,6 @@ from foldline.session.stored_session import open_stored_session  # noqa: E402
 from foldline.stores.base import POSTGRES, Name  # noqa: E402
 from foldline.stores.open_store import store_at  # noqa: E402
 from foldline.testing import ScriptedModel  # noqa: E402
-from foldline.testing.telegram import BotApi, Called, Fault, Person  # noqa: E402
 
 WINDOW = 4_000
 STUCK = 180.0  # seconds without an answer: a busy machine itself may stand still for one of them
@@ -86,7 +88,7 @@ MUTANTS = {
         "once=None",
     ),
 }
-HEAVY = ("foldline.agent.loop", "foldline.apps.bot.bot_server", "foldline.stores.postgres", "foldline.testing.telegram", "serving")  # fmt: skip
+HEAVY = ("foldline.agent.loop", "foldline.apps.bot.bot_server", "foldline.stores.postgres", "fake_telegram", "serving")  # fmt: skip
 _SERIAL = re.compile(r"answer ([0-9a-f]{16})")
 
 

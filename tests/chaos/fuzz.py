@@ -38,12 +38,12 @@ from random import Random
 from typing import Any, NoReturn
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "properties")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("properties", "support")]
 from mutants import broken  # noqa: E402 - beside us
+from raw_upstream import CUT, Recorded, Upstream, chunk, head  # noqa: E402
 
 from foldline.apps.gateway.api_keys import create_key  # noqa: E402
 from foldline.testing.provider import written  # noqa: E402
-from foldline.testing.upstream import CUT, Recorded, Upstream, chunk, head  # noqa: E402
 
 OPERATORS = "sk-operator-canary-0123456789abcdef"
 PATIENCE = 10.0  # seconds

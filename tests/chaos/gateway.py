@@ -46,8 +46,9 @@ import aiohttp
 from clusters import Cluster, a_cluster
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "properties")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("properties", "support")]
 from mutants import broken  # noqa: E402 - beside us
+from raw_upstream import CUT, HANG, Recorded, Step, Upstream, chunk, head  # noqa: E402
 
 from foldline.core.edits.undo import iterate_covered_ranges  # noqa: E402
 from foldline.core.log import Asked, Folded, ModelSaid, UserSaid  # noqa: E402
@@ -59,7 +60,6 @@ from foldline.session.model_facts import build_facts  # noqa: E402
 from foldline.stores.base import Name  # noqa: E402
 from foldline.stores.open_store import store_at  # noqa: E402
 from foldline.testing.provider import written  # noqa: E402
-from foldline.testing.upstream import CUT, HANG, Recorded, Step, Upstream, chunk, head  # noqa: E402
 
 CANARY = "sk-canary-7f3a9c51e2d84b60"
 FACTS = build_facts("m", window=None, reserve=None, policy="steady")

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 
 import openai
 import pytest
+from fake_telegram import BotApi
 from program import served
 from serving import address_of, an_empty_schema, connected
 
@@ -45,7 +46,6 @@ from foldline.stores.open_store import store_at
 from foldline.testing import Provider
 from foldline.testing import provider as provider_module
 from foldline.testing.provider import written
-from foldline.testing.telegram import BotApi
 
 TURNS = 9
 MODEL = "m"

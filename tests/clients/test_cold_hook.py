@@ -12,12 +12,12 @@ from pathlib import Path
 import apsw
 import pytest
 from agents import CLAUDE, RIG, install
+from gateway_thread import Served
 from scripted import start_provider
 from upstream import prompt_of
 
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.models.catalog import resolve_model
-from foldline.testing.gateways import Served
 
 pytestmark = [
     pytest.mark.real,

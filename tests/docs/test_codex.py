@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from agents import RIG, install
+from gateway_thread import Served
 from scripted import start_provider
 from upstream import SIDE_WORDS, prompt_of
-
-from foldline.testing.gateways import Served
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "codex.md").read_text()
 (SETTINGS,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

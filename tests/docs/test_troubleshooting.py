@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from gateway_thread import Served
 from openai import APIStatusError, OpenAI
 
 import foldline
@@ -18,7 +19,6 @@ from foldline.errors import Conflict, FoldlineError, ModelFailed, Spent
 from foldline.stores import sqlite
 from foldline.stores.postgres import connections
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 
 ROOT = Path(__file__).parents[2]
 PAGE = "".join(

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 import pytest
+from fake_telegram import BotApi
 
 from foldline.core.log import Asked, Folded, ModelSaid, UsageReported, UserSaid
 from foldline.core.parts import text_of
 from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
-from foldline.testing.telegram import BotApi
 
 DEEP = os.environ.get("FOLDLINE_LAWS") == "deep"
 pytestmark = [

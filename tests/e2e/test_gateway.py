@@ -6,6 +6,7 @@ import os
 import anthropic
 import openai
 import pytest
+from gateway_thread import Served
 
 from foldline.core import log
 from foldline.core.log import Asked, ModelSaid, UserSaid
@@ -15,7 +16,6 @@ from foldline.session.log_handle import Live
 from foldline.session.model_facts import build_facts
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
-from foldline.testing.gateways import Served
 
 pytestmark = pytest.mark.real
 BOTH = pytest.mark.parametrize("store", [None, ":memory:"], ids=["plain", "sessions"])

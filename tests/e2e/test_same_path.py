@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 from api_server import serving
+from fake_telegram import BotApi
 
 import foldline
 from foldline.agent.approval import Approvals
@@ -32,7 +33,6 @@ from foldline.session.stored_session import open_stored_session
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
-from foldline.testing.telegram import BotApi
 
 LONG = "Many words are said here, and more of them, until the window is full. "
 WORDS = f"Look at the next page. {LONG * 20}".strip()

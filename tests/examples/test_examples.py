@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from gateway_thread import Served
 
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

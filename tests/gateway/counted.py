@@ -7,10 +7,11 @@ from random import Random
 from threading import Lock
 from typing import NamedTuple
 
+from raw_upstream import Upstream
+
 from foldline.core.log import UsageReported
 from foldline.dialects.base import find_path_dialect
 from foldline.testing.provider import written
-from foldline.testing.upstream import Upstream
 
 REQUESTS = {
     "openai-chat": ("/v1/chat/completions", "messages"),

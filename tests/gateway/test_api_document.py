@@ -13,6 +13,7 @@ from typing import get_args, get_type_hints
 import pytest
 import schemathesis
 from api_server import serving
+from gateway_thread import Served as Gateway
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -26,7 +27,6 @@ from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.routes import ROUTES
 from foldline.apps.gateway.api.schemas import AnsweredSchema
 from foldline.testing import Provider
-from foldline.testing.gateways import Served as Gateway
 
 EXAMPLES = int(os.environ.get("FOLDLINE_FUZZ", "6"))
 CHECKS = (

@@ -7,12 +7,12 @@ from random import Random
 
 from bills import CENT, PRICES, Amount, list_differences, read_store
 from counted import REQUESTS, CountingUpstream, Request, said_by
+from gateway_thread import Served
 from mutants import broken
 from test_call_figures import post
 
 from foldline.apps.cli.context import Desk
 from foldline.apps.cli.run_agent import _build_report
-from foldline.testing.gateways import Served
 
 AGENTS = {
     "claude": ("anthropic", "claude-opus-4-6"),

@@ -8,14 +8,14 @@ import threading
 import zlib
 
 import pytest
+from gateway_thread import Served
+from raw_upstream import Upstream, head
 from waiting import within
 
 from foldline.apps.gateway import limits
 from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
 from foldline.session import message_search
-from foldline.testing.gateways import Served
 from foldline.testing.provider import written
-from foldline.testing.upstream import Upstream, head
 
 PATHS = {"/v1/chat/completions": "messages", "/v1/messages": "messages", "/v1/responses": "input"}
 

@@ -9,8 +9,10 @@ from time import time
 
 import pytest
 from counted import REQUESTS, CountingUpstream, Request, draw_usage, make_request, write_answer
+from gateway_thread import Served
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_upstream import Upstream, head
 from waiting import within
 
 from foldline.apps.cli.run_agent import _read_session
@@ -26,8 +28,6 @@ from foldline.session.ledger import price_usage
 from foldline.session.usage_records import group_usage, read_usage
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
-from foldline.testing.gateways import Served
-from foldline.testing.upstream import Upstream, head
 
 COUNTS = ("input", "output", "cache_read", "cache_write")
 MODELS = {

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import anthropic
 import openai
 import pytest
+from gateway_thread import Served
 from google import genai
 from google.genai import errors as google_errors
 from google.genai import types
@@ -21,7 +22,6 @@ from foldline.apps.gateway.current_settings import CurrentSettings
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.settings.layers import load_settings
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 
 SAID = [{"role": "user", "content": "Hello"}]
 CHAT = {"model": "gpt-5", "max_completion_tokens": 100, "messages": SAID}

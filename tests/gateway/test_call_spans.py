@@ -6,15 +6,15 @@ import sys
 
 import pytest
 from counted import CountingUpstream, make_request
+from gateway_thread import Served
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as conventions
+from raw_upstream import Upstream, head
 
 from foldline.session import metrics
-from foldline.testing.gateways import Served
-from foldline.testing.upstream import Upstream, head
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -7,12 +7,12 @@ import subprocess
 
 import apsw
 import pytest
+from gateway_thread import Served
 from scripted import start_provider
 from upstream import prompt_of
 
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.models.catalog import resolve_model
-from foldline.testing.gateways import Served
 
 PAUSES = {"claude-sonnet-4-5": 400, "gpt-5": 4_000, "gpt-5.6": 2_000}
 """Seconds after which each one's provider has forgotten: five minutes, perhaps an hour, 30 minutes."""

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import apsw
 import pytest
+from gateway_thread import Served
 from multidict import CIMultiDict
+from raw_upstream import CUT, HANG, Upstream, chunk, head
 from waiting import within
 from yarl import URL
 
@@ -26,9 +28,7 @@ from foldline.core.spine import Range
 from foldline.stores import event_log
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
-from foldline.testing.gateways import Served
 from foldline.testing.provider import written
-from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
 
 PROGRAM = Path(sys.executable).with_name("foldline")
 BOTH = pytest.mark.parametrize("store", [None, ":memory:"], ids=["plain", "sessions"])

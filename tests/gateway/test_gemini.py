@@ -5,12 +5,12 @@ import http.client
 import json
 
 import pytest
+from gateway_thread import Served
 from google import genai
 from google.genai import errors, types
 
 from foldline.apps.gateway.api_keys import Keys, create_key
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
-from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 
 WINDOW = 8_000

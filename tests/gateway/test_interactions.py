@@ -5,12 +5,12 @@ import json
 from itertools import count
 
 import pytest
+from gateway_thread import Served
 from google import genai
 
 import foldline
 from foldline.models.clients import client as make_client
 from foldline.stores.open_store import store_at
-from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 
 WINDOW = 6_000

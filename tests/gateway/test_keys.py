@@ -9,6 +9,8 @@ import pickle
 import time
 
 import pytest
+from gateway_thread import Served
+from raw_upstream import Upstream, head
 
 from foldline.apps.cli.app import run_command
 from foldline.apps.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
@@ -18,9 +20,7 @@ from foldline.apps.gateway.settings import GatewaySettings, must_be_closed, pars
 from foldline.dialects import base
 from foldline.errors import BadInput, StoreFailed
 from foldline.models.redact import Redacting
-from foldline.testing.gateways import Served
 from foldline.testing.provider import written
-from foldline.testing.upstream import Upstream, head
 
 OPERATORS = "sk-operator-0123456789abcdef0123456789abcdef"
 ROUTES = [

@@ -6,7 +6,9 @@ import re
 import subprocess
 
 import pytest
+from gateway_thread import Served
 from program import PROGRAM, served
+from raw_upstream import Upstream
 
 from foldline.apps.gateway.api.routes import ROUTES
 from foldline.apps.gateway.asgi import Gateway
@@ -16,8 +18,6 @@ from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.errors import BadInput
 from foldline.stores.open_store import store_at
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
-from foldline.testing.upstream import Upstream
 
 TOKEN = make_token({})
 SHOWN = [("authorization", f"Bearer {TOKEN.reveal()}")]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 from program import served
+from raw_upstream import Upstream, head
 
 from foldline.testing.provider import written
-from foldline.testing.upstream import Upstream, head
 
 SIZE = 10_000_000  # bytes of tool results in each request
 EVERY = 0.005  # seconds between two questions

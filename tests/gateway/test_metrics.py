@@ -5,12 +5,12 @@ import re
 from http.client import HTTPConnection
 
 from counted import CountingUpstream, make_request
+from gateway_thread import Served
 from program import served
 
 from foldline.apps.gateway.audit import Figures
 from foldline.session import metrics
 from foldline.session.usage_records import UsageSums
-from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 
 PROSE = "Most of the tests pass when the file is read in one piece, and nobody complained. "

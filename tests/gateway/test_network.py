@@ -10,17 +10,17 @@ import urllib.error
 import urllib.request
 
 import pytest
+from gateway_thread import Served
 from program import PROGRAM, served
 from proxying import ForwardProxy, make_company
+from raw_upstream import Upstream, chunk, head
 from yarl import URL
 
 from foldline.apps.gateway.network import Network, Proxy, read_network
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.errors import BadInput
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 from foldline.testing.provider import written
-from foldline.testing.upstream import Upstream, chunk, head
 
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}]}).encode()
 PASSWORD = "pa:ss/w0rd-of-the-proxy"  # noqa: S105

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
+from gateway_thread import Served
 from serving import address_of, an_empty_schema
 
 from foldline.apps.gateway.api.api_call import EVENTS, JSON, NotFound
@@ -25,7 +26,6 @@ from foldline.errors import FormatError
 from foldline.stores.base import Draft, Name, Row
 from foldline.stores.open_store import store_at
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 from foldline.testing.lasting import rows
 
 CANARIES = ("canaryalice", "canarybob", "canarynobody")

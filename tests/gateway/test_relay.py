@@ -15,17 +15,17 @@ import httpx2
 import openai
 import pydantic
 import pytest
+from gateway_thread import Served
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_upstream import CUT, HANG, Upstream, chunk, head
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from waiting import within
 
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limits import Copy, Room, Share, checked_path, decode_body
 from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
-from foldline.testing.gateways import Served
 from foldline.testing.provider import written
-from foldline.testing.upstream import CUT, HANG, Upstream, chunk, head
 
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]

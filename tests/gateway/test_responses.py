@@ -10,10 +10,10 @@ from threading import Thread
 from time import sleep
 
 import pytest
+from gateway_thread import Served
 from scripted import start_provider
 
 from foldline.dialects.client_messages import FoldMark
-from foldline.testing.gateways import Served
 
 PATH = "/v1/responses"
 WINDOW = 8_000

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from gateway_thread import Served
+from raw_upstream import Upstream
 
 from foldline.apps.cli.app import run_command
 from foldline.apps.cli.run_worker import SummarizerClients
@@ -23,9 +25,7 @@ from foldline.settings.layers import load_settings
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 from foldline.testing.lasting import rows
-from foldline.testing.upstream import Upstream
 
 OPERATORS = "sk-operator-0123456789abcdef0123456789abcdef"
 WHO = {

@@ -9,10 +9,10 @@ from time import monotonic, sleep
 
 import pytest
 from program import PROGRAM, served
+from raw_upstream import Upstream, chunk, head
 
 from foldline.testing import Provider
 from foldline.testing.provider import written
-from foldline.testing.upstream import Upstream, chunk, head
 
 GIVEN = ["--port", "0", "--store", "talks.db", "--upstream"]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
+from raw_upstream import HANG, Upstream, chunk, head
 from serving import a_schema, address_of, connected
 from test_tenants import post, serving, settings_say, wait_for
 
@@ -20,7 +21,6 @@ from foldline.apps.cli.serve_workers import build_worker_command
 from foldline.apps.gateway.api_keys import create_key
 from foldline.testing import Provider
 from foldline.testing.provider import written
-from foldline.testing.upstream import HANG, Upstream, chunk, head
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from time import monotonic, sleep
 
 import pytest
+from gateway_thread import Served
 from program import PROGRAM
+from raw_upstream import Upstream
 
 from foldline.apps.gateway.api_keys import Keys, create_key
 from foldline.apps.gateway.asgi import GatewayHealth
@@ -23,8 +25,6 @@ from foldline.errors import StoreFailed
 from foldline.proxy.conversations import Conversations
 from foldline.settings.layers import load_settings
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
-from foldline.testing.upstream import Upstream
 
 TENANTS = """
 [gateway.tenants.small]

@@ -6,6 +6,8 @@ import json
 import logging
 
 import pytest
+from gateway_thread import Served
+from raw_upstream import Upstream, head
 
 from foldline.apps.gateway.api_keys import Client, Keys, create_key
 from foldline.apps.gateway.plan_request import Warnings, find_reason, find_route
@@ -13,9 +15,7 @@ from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.dialects import base
 from foldline.errors import FormatError, Sealed, StoreFailed
 from foldline.proxy.conversations import Conversations
-from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
-from foldline.testing.upstream import Upstream, head
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 PLAIN = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}'

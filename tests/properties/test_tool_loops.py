@@ -14,6 +14,7 @@ from hashlib import sha256
 import anthropic
 import openai
 import pytest
+from gateway_thread import Served
 from google import genai
 from google.genai import types
 from mutants import broken
@@ -26,7 +27,6 @@ from foldline.stores.base import Name
 from foldline.stores.event_log import read_events
 from foldline.stores.open_store import store_at
 from foldline.testing import Provider
-from foldline.testing.gateways import Served
 
 CALLS, SHORT = 60, 16
 WINDOWS = {CALLS: 12_000, SHORT: 6_000}

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anthropic
 import pytest
+from gateway_thread import Served
 
 import foldline
 from foldline.apps.cli.context import apply_look
@@ -18,7 +19,6 @@ from foldline.session.stored_session import open_stored_session
 from foldline.session.sync import run_coroutine
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
-from foldline.testing.gateways import Served
 from foldline.testing.provider import Provider
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"

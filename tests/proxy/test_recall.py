@@ -12,6 +12,7 @@ from itertools import count
 
 import httpx
 import pytest
+from gateway_thread import Served
 from recall_talk import LINES, MODELS, WAYS, WINDOW, Talk, call, grow, tools_of
 
 import foldline
@@ -21,7 +22,6 @@ from foldline.errors import StoreFailed
 from foldline.stores import event_log
 from foldline.testing import Provider, Trouble
 from foldline.testing import provider as provider_module
-from foldline.testing.gateways import Served
 
 
 def handle_of(body):

@@ -9,6 +9,7 @@ import time
 import anthropic
 import openai
 import pytest
+from raw_upstream import Upstream, head
 
 import foldline
 from foldline.core.log import ModelSaid, Opened, Rewound, UserSaid, WindowLearned
@@ -17,7 +18,6 @@ from foldline.dialects import anthropic as messages
 from foldline.dialects import openai_chat as chat
 from foldline.errors import BadInput
 from foldline.testing.provider import Provider, written
-from foldline.testing.upstream import Upstream, head
 
 WORDS = "The run printed nothing of note, and the file is as it was. " * 6
 CALL = {"tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 1.50}'}}]}  # fmt: skip

@@ -9,10 +9,10 @@ import httpx2
 import openai
 import pytest
 from proxying import ForwardProxy, make_company
+from raw_upstream import Upstream, head
 
 import foldline
 from foldline.testing.provider import Provider, written
-from foldline.testing.upstream import Upstream, head
 
 SAID = [{"role": "user", "content": "Hello"}]
 CLIENTS = {

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from foldline.testing.telegram.messages import (
+from fake_telegram.messages import (
     CAPTION,
     LONGEST,
     Called,
@@ -23,7 +23,7 @@ from foldline.testing.telegram.messages import (
     markup,
     words,
 )
-from foldline.testing.telegram.people import Person
+from fake_telegram.people import Person
 
 Fault: TypeAlias = Literal["error", "drop", "late", "slow"]
 """error: 500. drop: the connection ends before anything is done. late: it is done, and then the

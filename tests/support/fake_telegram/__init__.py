@@ -15,8 +15,8 @@ wanted. `calls` is all that was asked; `screen` is what a person sees. Needs aio
     people    People at the other side of the Bot API: they write, press buttons and send files
 """
 
-from foldline.testing.telegram.api import HEADER, BotApi, Fault
-from foldline.testing.telegram.messages import Called, Shown
-from foldline.testing.telegram.people import Person
+from fake_telegram.api import HEADER, BotApi, Fault
+from fake_telegram.messages import Called, Shown
+from fake_telegram.people import Person
 
 __all__ = ["HEADER", "BotApi", "Called", "Fault", "Person", "Shown"]

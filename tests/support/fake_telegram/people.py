@@ -6,10 +6,10 @@ Knows what an update of theirs looks like. Refuses to know how the bot is told.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from foldline.testing.telegram.messages import Json, Shown
+from fake_telegram.messages import Json, Shown
 
 if TYPE_CHECKING:
-    from foldline.testing.telegram.api import BotApi
+    from fake_telegram.api import BotApi
 
 
 @dataclass(frozen=True, slots=True)
