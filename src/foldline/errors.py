@@ -179,8 +179,8 @@ class Erased(FoldlineError):  # noqa: N818
 class Sealed(FoldlineError):  # noqa: N818
     """Encrypted bytes that no available key opens: another master key, or altered bytes.
 
-    Give `CryptStore` the key that was used then, in `older=`. If the bytes were altered, restore
-    a backup.
+    Add the key that was used then to `FOLDLINE_ENCRYPT`, or to `older=` of `CryptStore`. If the
+    bytes were altered, restore a backup.
     """
 
 

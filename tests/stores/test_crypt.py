@@ -1,11 +1,18 @@
 """What encryption promises beyond the store's promises, which are `test_conformance`'s."""
 
 import asyncio
+import json
+import os
+import subprocess
 import sys
+import urllib.request
+from pathlib import Path
 from random import Random
 
 import pytest
+from program import PROGRAM, served
 
+import foldline
 from foldline.core.log import UserSaid
 from foldline.core.parts import Media, Text
 from foldline.core.spine import Range
@@ -13,7 +20,9 @@ from foldline.errors import BadInput, Sealed, Unsupported
 from foldline.stores import encryption, event_log
 from foldline.stores.base import Draft, Name, Row
 from foldline.stores.encryption import CryptStore
+from foldline.stores.open_store import ENCRYPT, store_at
 from foldline.stores.sqlite import SqliteStore
+from foldline.testing import Provider
 from foldline.testing.stores import rows
 
 KEY, OTHER = bytes(range(32)), bytes(32)
@@ -293,3 +302,89 @@ def test_a_missing_extra_is_named(monkeypatch):
 async def test_a_draft_of_nothing(plain):
     store = CryptStore(plain, KEY)
     assert await store.append(MINE, Draft([]), after=-1) == -1
+
+
+# The variable that encrypts whatever opens a store.
+
+SAMPLE = Path(__file__).parents[1] / "importers" / "files" / "pi.jsonl"
+
+
+def read_files(folder):
+    return b"".join(file.read_bytes() for file in folder.glob("talks.db*"))
+
+
+def list_settings(key, folder):
+    """A key itself, a command that prints it, and the key behind a newer one."""
+    (folder / "keys").write_text(f"{key.hex()}\n")
+    return (
+        key.hex(),
+        f"{sys.executable} -c 'print(open(\"{folder}/keys\").read())'",
+        f"{OTHER.hex()} {key.hex()}",
+    )
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "control"])
+def test_the_variable_encrypts_what_the_library_writes(tmp_path, monkeypatch, sealed):
+    path = str(tmp_path / "talks.db")
+    if sealed:
+        monkeypatch.setenv(ENCRYPT, KEY.hex())
+    with foldline.open(path, session="one", model="gpt-5", window=9_000) as session:
+        session.add("CANARY-library")
+    assert (b"CANARY" in read_files(tmp_path)) is not sealed
+    if not sealed:
+        return
+    for value in list_settings(KEY, tmp_path):
+        monkeypatch.setenv(ENCRYPT, value)
+        with foldline.open(path, session="one", model="gpt-5", window=9_000) as session:
+            assert "CANARY-library" in str(session.request())
+    monkeypatch.setenv(ENCRYPT, bytes(reversed(KEY)).hex())
+    with pytest.raises(Sealed):
+        foldline.open(path, session="one", model="gpt-5", window=9_000)
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "control"])
+def test_the_variable_encrypts_what_commands_and_the_gateway_write(tmp_path, sealed):
+    env = {ENCRYPT: list_settings(KEY, tmp_path)[1]} if sealed else {}
+    shared = ["--store", tmp_path / "talks.db"]
+
+    def run(*args, **more):
+        done = subprocess.run(
+            [PROGRAM, *args, *shared], env={**os.environ, **more}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+    assert run("import", SAMPLE, "--as", "one", **env)[0] == 0
+    said = run("show", "one", **env)
+    assert said[0] == 0
+    with Provider(["CANARY-answer"]) as provider:
+        with served([*shared, "--port", "0", "--upstream", provider.url], tmp_path, **env) as begun:
+            body = {"model": "m", "messages": [{"role": "user", "content": "CANARY-asked"}]}
+            urllib.request.urlopen(
+                urllib.request.Request(
+                    f"http://127.0.0.1:{begun.port}/v1/chat/completions",
+                    json.dumps(body).encode(),
+                    {"content-type": "application/json", "x-foldline-session": "two"},
+                ),
+                timeout=20,
+            ).close()
+        assert len(provider.bodies) == 1
+    code, shown = run("show", "two", **env)
+    assert code == 0
+    assert "CANARY-asked" in shown
+    assert "CANARY-answer" in shown
+    assert (b"CANARY" in read_files(tmp_path)) is not sealed
+    if sealed:
+        assert run("show", "two")[0] != 0
+
+
+@pytest.mark.parametrize(
+    "value", [" ", "abc", KEY.hex()[2:], f"{KEY.hex()} ab", "false", "no-such-command", "echo", "'"]
+)
+def test_a_variable_without_a_key_opens_nothing(tmp_path, monkeypatch, value):
+    """Never in clear instead, and the words of the variable are in no message."""
+    monkeypatch.setenv(ENCRYPT, value)
+    with pytest.raises(BadInput) as refused:
+        store_at(str(tmp_path / "talks.db"))
+    assert KEY.hex()[2:] not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []

@@ -509,5 +509,5 @@ def _check_space(space: str) -> None:
 def _explain_lost_key(name: Name, what: str) -> str:
     return (
         f"no key of session {name.session!r} opens {what}: it was written without encryption, "
-        "altered, or its erasure was cut short; read it without CryptStore, restore it, or erase it"
+        "altered, or its erasure was cut short; open it without a key, restore it, or erase it"
     )
