@@ -32,6 +32,7 @@ from foldline.testing import Conversation, play, steps
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "properties"))
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
 import jury
 import law_checks as laws

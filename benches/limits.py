@@ -36,12 +36,12 @@ from aiohttp import web
 from pg_place import a_schema, address_of
 
 from foldline.apps.gateway.api_keys import create_key
-from foldline.apps.gateway.limit_counters import read_tallies
 from foldline.stores.open_store import store_at
 from gateway import process
 
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "chaos"))
+sys.path += [str(Path(__file__).parents[1] / "tests" / one) for one in ("chaos", "support")]
 from clusters import Cluster, a_cluster
+from tallies import count_taken, read_tallies
 
 OVER = 0.01
 """The most that may pass over a limit."""
@@ -331,13 +331,13 @@ async def count_lines(size: Size, upstream: Upstream, store_address: str) -> lis
             subject = f"tenant {tenant}, owner {owner}, model dear-*"
             tally = (await read_tallies(store, tenant, subject))["dollars_per_day"]
             dear.passed = max(dear.passed, real / PICO)
-            dear.lost += max(real - tally.count_taken(), 0) / PICO
-            dear.more = max(dear.more, (tally.count_taken() - real) / PICO)
+            dear.lost += max(real - count_taken(tally), 0) / PICO
+            dear.more = max(dear.more, (count_taken(tally) - real) / PICO)
         month = Line("dollars a month, of tenant globex", size.month, 0.0)
         real = sum(one.pico for one in calls if one.tenant == "globex")
         tally = (await read_tallies(store, "globex", "tenant globex"))["dollars_per_month"]
-        month.passed, month.lost = real / PICO, max(real - tally.count_taken(), 0) / PICO
-        month.more = max(tally.count_taken() - real, 0) / PICO
+        month.passed, month.lost = real / PICO, max(real - count_taken(tally), 0) / PICO
+        month.more = max(count_taken(tally) - real, 0) / PICO
         lines += (dear, month)
     finally:
         await store.close()

@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from spine_at import spine_at
 
 from foldline.core import log
 from foldline.core.log import Asked, Clipped, Folded, Logged, Rewound
 from foldline.core.request import render
-from foldline.core.view import load, spine_at
+from foldline.core.view import load
 from foldline.dialects.base import list_dialects, resolve_named_dialect
 from foldline.session.client_row import digest_shown, read_row
 

@@ -8,7 +8,6 @@ from urllib.parse import urlencode, urlsplit
 from foldline.apps.gateway import local_access
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.pages import SignIns
-from foldline.apps.pages.access import StoreSide
 from foldline.apps.pages.local_pages import LocalPages, check_local_token
 from foldline.stores.encryption import CryptStore
 from foldline.stores.open_store import store_at
@@ -149,9 +148,7 @@ async def opened(*, edit=True):
 async def _opened(store, *, edit):
     token = local_access.make_token({})
     check = check_local_token(token, tenant="local")
-    sign_ins = SignIns(
-        check, cookie=COOKIE, may_edit=edit, token=token, side=StoreSide(store, "local")
-    )
+    sign_ins = SignIns(check, cookie=COOKIE, may_edit=edit, token=token, side=store)
     pages = LocalPages(Pool(PoolPlace(store=store, model_of=None)), sign_ins)
     browser = Browser(pages)
     browser.sign_ins, browser.store, browser.token = sign_ins, store, token

@@ -12,7 +12,7 @@ from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api_keys import Keys, Secret, create_key
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.apps.pages import access
-from foldline.apps.pages.access import SignIns, StoreSide
+from foldline.apps.pages.access import SignIns
 from foldline.apps.pages.local_pages import check_local_token, make_sign_ins
 from foldline.apps.pages.pages_app import PagesApp
 from foldline.stores.base import Name
@@ -214,13 +214,12 @@ def test_sign_ins_take_little_room():
 
     async def work():
         async with opened() as browser:
-            side = StoreSide(browser.store, "local")
             first = browser.cookie.partition("=")[2]
             for _ in range(70):
                 cookie = await browser.sign_ins.sign_in(browser.token.reveal())
             place = first.partition(".")[0]
             assert cookie.partition(".")[0] == place
-            kept = (await side.get("sign-ins", place)).value
+            kept = (await browser.store.get(Name("local", ""), "sign-ins", place)).value
             assert len(kept) < 10_000
             assert (await browser.get("/")).status == 401
             browser.cookie = f"foldline-8123={cookie}"

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import msgspec
 from client_programs import ProgramResult
+from spine_at import spine_at
 from transparency_oracle import judge_program
 
 from foldline.core import recall, rules
@@ -29,7 +30,7 @@ from foldline.core.log import (
 from foldline.core.parts import Part, Thought, render_parts, spoken_text_of, text_of
 from foldline.core.request import render
 from foldline.core.spine import Range
-from foldline.core.view import View, load, spine_at
+from foldline.core.view import View, load
 from foldline.dialects.base import Dialect, get_dialect
 from foldline.dialects.openai_chat.dialect import DIALECT as CHAT  # which writes no thoughts
 from foldline.session.planning import say_to_go_on

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from mutants import broken
+from tallies import count_taken
 
 from foldline.apps.gateway.allowances import (
     MEASURES,
@@ -158,7 +159,7 @@ def play(steps, *, deaths=True, check=True):
             world.kill(process)
         if check:
             assert world.used <= LIMIT, (what, world)
-            assert world.tally.count_taken() <= LIMIT, (what, world)
+            assert count_taken(world.tally) <= LIMIT, (what, world)
     return world
 
 

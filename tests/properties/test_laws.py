@@ -52,7 +52,7 @@ MUTANTS = [
      "seen = seq if event.saw is None else event.saw"),
     (laws.still, VIEW, "(not self._spoken and not stands):", "True:"),
     # Law 5: what a later log must not change, and what a spine must carry.
-    (laws.same, VIEW, "if seq <= at and isinstance", "if isinstance"),
+    (laws.same, "spine_at", "if seq <= at and isinstance", "if isinstance"),
     (laws.same, SPINE, "*folds, *base, *spine.masks", "*base, *spine.masks"),
     (laws.same, SPINE, "*spine.masks, *spine.standing", "*spine.masks"),
     # In force: what a fold must not forget.

@@ -9,7 +9,7 @@ appended in O(1); an edit rebuilds the view from the events it holds.
     is shown:  user 1 · model (calls c) · result c · user 2 · user 4
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TypeVar, assert_never, cast
 
@@ -27,7 +27,6 @@ from foldline.core.log import (
     Instructed,
     Interrupted,
     Linked,
-    Logged,
     Masked,
     ModelSaid,
     ModelSwitched,
@@ -320,15 +319,6 @@ class View(ItemRow):
 def load(spine: Spine, events: Mapping[int, Event], *, head: int) -> View:
     """Make a view of the events up to `head` that a spine names."""
     return View(spine, events, head)
-
-
-def spine_at(events: Iterable[Logged], at: int) -> Spine:
-    """Return the spine in force at a place in the log: that of the newest edit up to there."""
-    spine = Spine()
-    for seq, event in events:
-        if seq <= at and isinstance(event, Edit):
-            spine = event.spine
-    return spine
 
 
 def shape(view: View) -> str:

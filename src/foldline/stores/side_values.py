@@ -1,25 +1,47 @@
 """Changes a side value that other processes may change at the same time.
 
 def count_up(value: bytes | None) -> bytes | None:
-    return b"%d" % (int(value or 0) + 1)
+return b"%d" % (int(value or 0) + 1)
 
-await change_value(store, name, "visits", "alice", count_up)
+is_changed = await change_value(store, name, "visits", "alice", count_up)
 """
 
 import asyncio
 from collections.abc import Callable
 from random import uniform
+from typing import Protocol
 
 from foldline.errors import StoreFailed
-from foldline.stores.base import Name, Store
+from foldline.stores.base import Entry, Name
 
-_TRIES = 1_000  # each failure means that somebody else succeeded
+_TRIES = 1_000  # each failure means that another process succeeded
 _PAUSE = 0.002  # seconds; grows with every try
 _LONGEST_PAUSE = 0.05
 
 
+class SideTable(Protocol):
+    """The part of a store that has side values."""
+
+    async def get(self, name: Name, space: str, key: str) -> Entry | None:
+        """Return a value."""
+        ...
+
+    async def put(  # noqa: PLR0913 - a side table is a table
+        self,
+        name: Name,
+        space: str,
+        key: str,
+        value: bytes | None,
+        *,
+        version: int | None = None,
+        seconds: float | None = None,
+    ) -> bool:
+        """Write a value if that version is the current one; 0 for none."""
+        ...
+
+
 async def change_value(  # noqa: PLR0913 - a side table is a table
-    store: Store,
+    store: SideTable,
     name: Name,
     space: str,
     key: str,
@@ -27,7 +49,7 @@ async def change_value(  # noqa: PLR0913 - a side table is a table
     *,
     seconds: float | None = None,
 ) -> bool:
-    """Change a side value; False if `change` returned what it was given.
+    """Change a side value; False if `change` returned the same value.
 
     `change` gets None where there is no value, and returns None to remove it. It is called again
     with the newer value whenever another process was faster.

@@ -20,12 +20,12 @@ from typing import TypeAlias
 import msgspec
 
 from foldline.agent.instructions.instruction_files import strip_hidden_characters
-from foldline.errors import BadInput, Conflict
+from foldline.errors import BadInput
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 _SPACE, _KEY = "trusted", "instructions"
 _HASHES = 8  # kept of one path, for users who switch between branches
-_TRIES = 20
 
 
 class Trusted(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,8 +49,10 @@ class Trust:
         self._answers: _Answers = {}
 
     async def load(self) -> None:
-        """Read the answers, also those given in another process."""
-        await self._read_answers()
+        """Read the answers, also those of another process."""
+        if self._store is not None:
+            entry = await self._store.get(self._name, _SPACE, _KEY)
+            self._answers = _DECODER.decode(entry.value) if entry else {}
 
     def is_trusted(self, path: Path, sha: str) -> bool:
         """Whether the user trusts this content, or anything at this path."""
@@ -86,31 +88,18 @@ class Trust:
         await self._change_answer(path, lambda _: Trusted())
 
     async def _change_answer(self, path: Path, change: Callable[[Trusted], Trusted]) -> None:
-        version = 0
-        for _ in range(_TRIES):
-            version = await self._read_answers()
-            changed = change(self._answers.get(str(path), Trusted()))
-            answers = {**self._answers, str(path): changed}
-            if changed == Trusted():
-                del answers[str(path)]
-            if await self._write_answers(answers, version):
-                return
-        raise Conflict("trusted instructions", version, version + 1)
+        def write(value: bytes | None) -> bytes:
+            answers = _DECODER.decode(value) if value else {}
+            changed = change(answers.pop(str(path), Trusted()))
+            if changed != Trusted():
+                answers[str(path)] = changed
+            self._answers = answers
+            return msgspec.json.encode(answers)
 
-    async def _read_answers(self) -> int:
         if self._store is None:
-            return 0
-        entry = await self._store.get(self._name, _SPACE, _KEY)
-        self._answers = _DECODER.decode(entry.value) if entry else {}
-        return entry.version if entry else 0
-
-    async def _write_answers(self, answers: _Answers, version: int) -> bool:
-        if self._store is not None:
-            value = msgspec.json.encode(answers)
-            if not await self._store.put(self._name, _SPACE, _KEY, value, version=version):
-                return False
-        self._answers = answers
-        return True
+            write(msgspec.json.encode(self._answers))
+        else:
+            await change_value(self._store, self._name, _SPACE, _KEY, write)
 
 
 NAME = "preferences.md"

@@ -81,22 +81,30 @@ class Schedules:
     async def remove_entry(self, name: str) -> ScheduleEntry:
         """Remove an entry; its messages stay in their session."""
         gone = await self.change_entry(
-            name, lambda entry: msgspec.structs.replace(entry, removed=True)
+            name, lambda entry: msgspec.structs.replace(entry, removed=True), seconds=_GONE
         )
         await self._change_index(lambda index: index.pop(name, None))
         return gone
 
     async def change_entry(
-        self, name: str, how: Callable[[ScheduleEntry], ScheduleEntry]
+        self,
+        name: str,
+        how: Callable[[ScheduleEntry], ScheduleEntry],
+        *,
+        seconds: float | None = None,
     ) -> ScheduleEntry:
         """Change an entry, retrying while workers write it too; returns the new one."""
-        while True:
-            seen = await self.find_entry(name)
-            if seen is None:
-                raise await self._make_missing_error(name)
-            changed = how(seen.entry)
-            if await self.write_entry(changed, seen.version):
-                break
+        changed: ScheduleEntry | None = None
+
+        def write(value: bytes | None) -> bytes | None:
+            nonlocal changed
+            entry = msgspec.json.decode(value, type=ScheduleEntry) if value else None
+            changed = None if entry is None or entry.removed else how(entry)
+            return value if changed is None else msgspec.json.encode(changed)
+
+        await change_value(self.store, self._owner, _SPACE, f"entry:{name}", write, seconds=seconds)
+        if changed is None:
+            raise await self._make_missing_error(name)
         if not changed.removed:
             await self._record_change(name)
         return changed

@@ -118,10 +118,6 @@ class Tally(msgspec.Struct, array_like=True, frozen=True):
     ended: dict[str, Allowance] = {}
     """Leases that are counted in `spent`, for processes that come back."""
 
-    def count_taken(self) -> int:
-        """All that nobody else may take."""
-        return self.spent + sum(one.held for one in self.leases.values())
-
 
 @dataclass(frozen=True, slots=True)
 class Trade:

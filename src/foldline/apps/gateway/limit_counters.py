@@ -11,7 +11,7 @@ that a process that nobody interrupts needs no read.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import uniform
 from typing import Final
 
@@ -170,12 +170,6 @@ class LimitCounters:
         """Forget a counter that holds nothing."""
         self._past_trades += counter.trades
         self._counters.pop((counter.tenant, counter.subject), None)
-
-
-async def read_tallies(store: Store, tenant: str, subject: str) -> Mapping[str, Tally]:
-    """Read the counts of a subject from the store, by the names of their measures."""
-    entry = await store.get(Name(tenant or EVERYBODY, ""), SPACE, subject)
-    return decode_tallies(entry.value) if entry else {}
 
 
 def decode_tallies(value: bytes) -> Tallies:

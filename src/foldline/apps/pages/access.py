@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from time import time
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from foldline.apps.gateway.api_keys import Client, Secret, digest_of
-from foldline.stores.base import Entry, Name, Store
+from foldline.stores.base import Entry, Name
+from foldline.stores.side_values import SideTable, change_value
 
 _BROWSERS = 64  # that are signed in with one key at a time
 _TICKETS = 1_000  # used ones that are remembered
@@ -34,7 +35,6 @@ _IDLE = 12 * 3_600.0  # seconds after which a browser that shows nothing has to 
 _NOTED = 600.0  # seconds between two notes that a browser was seen
 _TICKET = 7 * 86_400.0  # seconds that a ticket is good for
 _COOKIES = 4  # of one request that are looked at
-_TRIES = 20  # to write what other processes write, too
 _SIGN_INS, _USED = "sign-ins", "tickets"
 _COOKIE = re.compile("[0-9a-f]{32}[.][A-Za-z0-9_-]{20,80}")
 
@@ -42,49 +42,31 @@ CheckDigest = Callable[[str], Awaitable[Client | None]]
 """Returns the client whose key has this digest; None if it is not valid, or no longer."""
 
 
-class SideTable(Protocol):
-    """Where sign-ins are kept: small values, each written only if nobody else wrote it since."""
-
-    async def get(self, space: str, key: str) -> Entry | None:
-        """Return a value."""
-        ...
-
-    async def put(self, space: str, key: str, value: bytes, *, version: int) -> bool:
-        """Write a value if that version is the current one; 0 for none."""
-        ...
-
-
-class StoreSide:
-    """In the store, where all processes of a gateway find them."""
-
-    def __init__(self, store: Store, tenant: str) -> None:
-        self._store, self._name = store, Name(tenant, "")
-
-    async def get(self, space: str, key: str) -> Entry | None:
-        """Return a value."""
-        return await self._store.get(self._name, space, key)
-
-    async def put(self, space: str, key: str, value: bytes, *, version: int) -> bool:
-        """Write a value if that version is the current one."""
-        return await self._store.put(self._name, space, key, value, version=version)
-
-
 class MemorySide:
     """In this process alone: nothing is written to a store that is only looked at."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Entry] = {}
+        self._kept: dict[tuple[Name, str, str], Entry] = {}
 
-    async def get(self, space: str, key: str) -> Entry | None:
+    async def get(self, name: Name, space: str, key: str) -> Entry | None:
         """Return a value."""
-        return self._kept.get((space, key))
+        return self._kept.get((name, space, key))
 
-    async def put(self, space: str, key: str, value: bytes, *, version: int) -> bool:
+    async def put(  # noqa: PLR0913 - as a store's
+        self,
+        name: Name,
+        space: str,
+        key: str,
+        value: bytes | None,
+        *,
+        version: int | None = None,
+        seconds: float | None = None,  # noqa: ARG002 - a process ends
+    ) -> bool:
         """Write a value if that version is the current one."""
-        known = self._kept.get((space, key))
-        if (known.version if known else 0) != version:
+        place, known = (name, space, key), self._kept.get((name, space, key))
+        if version not in (None, known.version if known else 0):
             return False
-        self._kept[space, key] = Entry(value, version + 1)
+        self._kept[place] = Entry(value or b"", (known.version if known else 0) + 1)
         return True
 
 
@@ -130,7 +112,7 @@ class _Browsers(msgspec.Struct):
 class SignIns:
     """The browsers that are signed in."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where they are kept, and by whom they are checked
         self,
         check: CheckDigest,
         *,
@@ -138,9 +120,11 @@ class SignIns:
         may_edit: bool,
         token: Secret | None = None,
         side: SideTable | None = None,
+        tenant: str = "local",
     ) -> None:
         self._check, self.cookie, self._may_edit = check, cookie, may_edit
         self._token, self._side = token, side or MemorySide()
+        self._name = Name(tenant, "")
 
     def issue_ticket(self) -> str:
         """Make a word that signs one browser in, once, as whoever has the token; "" without one."""
@@ -207,7 +191,7 @@ class SignIns:
         """Return who asks, by the cookie; None if nobody is signed in."""
         for value in self._list_cookies(scope):
             place, _, word = value.partition(".")
-            entry = await self._side.get(_SIGN_INS, place)
+            entry = await self._side.get(self._name, _SIGN_INS, place)
             if entry is None:
                 continue
             kept, known = _decode_browsers(entry.value), digest_of(word)
@@ -219,9 +203,8 @@ class SignIns:
                 continue
             if until < time() + _IDLE - _NOTED:
                 kept.until[known] = time() + _IDLE
-                await self._side.put(
-                    _SIGN_INS, place, msgspec.json.encode(kept), version=entry.version
-                )
+                body = msgspec.json.encode(kept)
+                await self._side.put(self._name, _SIGN_INS, place, body, version=entry.version)
             sees = client.sees or None  # without keys there are no owners
             form_word = hmac.digest(word.encode(), b"the word of a form", "sha256").hex()
             return Visitor(
@@ -234,20 +217,19 @@ class SignIns:
         self, space: str, place: str, change: Callable[[_Browsers], bool], *, most: int = 0
     ) -> bool:
         """Change what is kept at a place; False if there was nothing to change."""
-        for _ in range(_TRIES):
-            entry = await self._side.get(space, place)
-            kept = _decode_browsers(entry.value) if entry else _Browsers(until={}, tenants={})
+
+        def write(value: bytes | None) -> bytes | None:
+            kept = _decode_browsers(value) if value else _Browsers(until={}, tenants={})
             if not change(kept):
-                return False
+                return value
             now = time()
             kept.until = {one: until for one, until in kept.until.items() if until > now}
             while most and len(kept.until) > most:
                 del kept.until[min(kept.until, key=kept.until.__getitem__)]
             kept.tenants = {one: name for one, name in kept.tenants.items() if one in kept.until}
-            value, version = msgspec.json.encode(kept), entry.version if entry else 0
-            if await self._side.put(space, place, value, version=version):
-                return True
-        return False
+            return msgspec.json.encode(kept)
+
+        return await change_value(self._side, self._name, space, place, write)
 
     def _list_cookies(self, scope: Any) -> list[str]:
         """List the values of our cookie that have the form of those that we set."""

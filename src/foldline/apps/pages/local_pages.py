@@ -11,7 +11,7 @@ from foldline.apps.gateway.api.pool import Pool
 from foldline.apps.gateway.api_keys import Client, KeySource, Secret, digest_of
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.settings import GatewaySettings
-from foldline.apps.pages.access import CheckDigest, SignIns, StoreSide
+from foldline.apps.pages.access import CheckDigest, SignIns
 from foldline.apps.pages.page_call import HEADERS, compile_templates
 from foldline.apps.pages.pages_app import PagesApp
 from foldline.stores.base import Store
@@ -48,7 +48,8 @@ def make_sign_ins(settings: GatewaySettings, *, port: int, store: Store | None) 
         cookie=name_cookie(port),
         may_edit=True,
         token=token if keys is None else None,
-        side=None if store is None else StoreSide(store, settings.tenant),
+        side=store,
+        tenant=settings.tenant,
     )
 
 
