@@ -1,3 +1,4 @@
+# pyright: basic
 """How our names read, and how large each room is: `just names`. Exits 1 where a figure grew.
 
     python scripts/count_names.py            # compare with what was reached

@@ -622,7 +622,7 @@ def test_what_a_file_says_of_requests_stands_beside_the_events():
     assert twice.marks == [Mark(2, "restart", "another session record")]
 
     (codex,) = read((FILES / "codex.jsonl").read_text(), "codex.jsonl")
-    assert [(mark.kind, mark.told) for mark in codex.marks] == [("thinking", "high")]
+    assert [(mark.kind, mark.detail) for mark in codex.marks] == [("thinking", "high")]
 
     def record(number, version, life):
         usage = {"input_tokens": 1, "output_tokens": 1, "cache_creation": {life: 10}}
@@ -641,7 +641,7 @@ def test_what_a_file_says_of_requests_stands_beside_the_events():
 
     five, hour = "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"
     (claude,) = read(told(record(0, "1.0", hour), record(1, "1.0", hour), record(2, "1.1", five)))
-    assert [(mark.kind, mark.told) for mark in claude.marks] == [
+    assert [(mark.kind, mark.detail) for mark in claude.marks] == [
         ("life", "3600"),
         ("restart", "version 1.0 → 1.1"),
         ("life", "300"),

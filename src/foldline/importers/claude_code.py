@@ -166,8 +166,8 @@ class _Session:
             match body.get("type"):
                 case "assistant":
                     self._flush_compaction()
-                    if told := answers.pop(_parse_answer_id(body), None):
-                        self._add_answer(told, place)
+                    if answer := answers.pop(_parse_answer_id(body), None):
+                        self._add_answer(answer, place)
                 case "user":
                     self._add_user_message(body, place)
                 case "system" if body.get("subtype") == "compact_boundary":
@@ -225,21 +225,21 @@ class _Session:
 
     def _add_user_message(self, body: Json, place: str) -> None:
         message = {**dict_of(body.get("message")), "role": "user"}
-        told = draft_log.parse_events(
+        events = draft_log.parse_events(
             message,
             self.taking.notes,
             place,
             speaker="notice" if body.get("isMeta") is True else "human",
         )
         if body.get("isCompactSummary") is True:
-            texts = [text_of(one.parts) for one in told if isinstance(one, UserSaid)]
+            texts = [text_of(one.parts) for one in events if isinstance(one, UserSaid)]
             self.compacted = "\n".join(texts)
         self._flush_compaction()
         if body.get("isCompactSummary") is True:
             return
         beside = body.get("toolUseResult")
         agent = str_of(dict_of(beside).get("agentId"))
-        for event in told:
+        for event in events:
             self.taking.add_event(event, place)
             if agent and isinstance(event, ToolReturned):
                 self._link_agent(f"{self.own}/{agent}", event.call_id)

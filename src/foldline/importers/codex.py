@@ -98,8 +98,8 @@ class _CodexSession:
             self.notes.add_note("session_meta of the session it was forked from")
             return
         self.name, self.provider = str_of(payload.get("id")), str_of(payload.get("model_provider"))
-        told = str_of(dict_of(payload.get("base_instructions")).get("text"))
-        self.taking.add_instructions([Text(told or str_of(payload.get("instructions")))])
+        text = str_of(dict_of(payload.get("base_instructions")).get("text"))
+        self.taking.add_instructions([Text(text or str_of(payload.get("instructions")))])
         for key in ("forked_from_id", "parent_thread_id"):
             if origin := str_of(payload.get(key)):
                 self.taking.add_event(Linked(origin))
@@ -170,10 +170,13 @@ class _CodexSession:
             case _:
                 pass
 
-    def _record_usage(self, told: Json) -> None:
+    def _record_usage(self, counts: Json) -> None:
         """Record the last answer's usage; a repeated count is ignored."""
         self._close_answer()
-        total, last = dict_of(told.get("total_token_usage")), dict_of(told.get("last_token_usage"))
+        total, last = (
+            dict_of(counts.get("total_token_usage")),
+            dict_of(counts.get("last_token_usage")),
+        )
         if not last or (total and total == self.counted):
             return
         self.counted = total
@@ -194,8 +197,8 @@ class _CodexSession:
             for item in map(dict_of, list_of(payload.get("replacement_history")))
             if item.get("type") == "message"
         ]
-        told = "\n\n".join(instead) or str_of(payload.get("message"))
-        self.taking.add_event(Checkpointed("compaction", told), place)
+        summary = "\n\n".join(instead) or str_of(payload.get("message"))
+        self.taking.add_event(Checkpointed("compaction", summary), place)
         if payload.get("replacement_history"):
             self.notes.add_note("history that a compaction put in place of the old", place)
 
@@ -231,8 +234,8 @@ class _CodexSession:
                     self.notes.add_note("phase of an answer", place)
                 return [*_parse_content(item.get("content"), self.notes, place)[0]]
             case "reasoning":
-                told = map(dict_of, list_of(item.get("summary")) or list_of(item.get("content")))
-                text = "\n".join(str_of(one.get("text")) for one in told)
+                pieces = map(dict_of, list_of(item.get("summary")) or list_of(item.get("content")))
+                text = "\n".join(str_of(one.get("text")) for one in pieces)
                 return [Thought(text, str_of(item.get("encrypted_content")))]
             case "function_call":
                 return [Call(call_id, name, str_of(item.get("arguments")) or "{}")]

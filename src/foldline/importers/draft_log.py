@@ -57,7 +57,7 @@ class Taking:
         self._life = 0
         self._origin = f"import:{kind}"
         self._view = load(Spine(), {}, head=-1)
-        self._told = self._view.newest
+        self._newest = self._view.newest
         self._record_event(Opened(UNKNOWN, origin=self._origin))
 
     def answered_by(self, model: str) -> None:
@@ -72,15 +72,15 @@ class Taking:
 
     def add_instructions(self, parts: Iterable[Part], tools: Iterable[Tool] | None = None) -> None:
         """Add to the instructions in force; they are written together before the next event."""
-        told = self._told
+        before = self._newest
         added = tuple(
             part
             for part in parts
-            if isinstance(part, Text) and part.text.strip() and part not in told.parts
+            if isinstance(part, Text) and part.text.strip() and part not in before.parts
         )
-        standing = told.tools if tools is None else tuple(tools)
-        if added or standing != told.tools:
-            self._told = Instructed((*told.parts, *added), standing)
+        standing = before.tools if tools is None else tuple(tools)
+        if added or standing != before.tools:
+            self._newest = Instructed((*before.parts, *added), standing)
 
     def add_event(self, event: Event, place: str = "") -> None:
         """Add an event, with the events that a session would add to it."""
@@ -116,9 +116,9 @@ class Taking:
         if usage is not None:
             self._record_event(usage)
 
-    def record_restart(self, told: str) -> None:
+    def record_restart(self, sign: str) -> None:
         """Record that another process continues the conversation."""
-        self.marks.append(Mark(len(self.events), "restart", told))
+        self.marks.append(Mark(len(self.events), "restart", sign))
 
     def record_thinking_level(self, level: str) -> None:
         """Record the thinking level of the requests from here on."""
@@ -138,8 +138,8 @@ class Taking:
         return Imported(name, self.model or UNKNOWN, self.events, notes, self.times, self.marks)
 
     def _write_instructions(self) -> None:
-        if self._told != self._view.newest:
-            self._append_event(self._told)
+        if self._newest != self._view.newest:
+            self._append_event(self._newest)
 
     def _record_event(self, event: Event) -> None:
         self._write_instructions()

@@ -152,8 +152,8 @@ class _GeminiSession:
         self.answered.add(call_id)
         self.open.pop(call_id, None)
         response = dict_of(answer.get("response"))
-        told: Any = response.get("output", response.get("error", response))
-        text = told if isinstance(told, str) else msgspec.json.encode(told).decode()
+        output: Any = response.get("output", response.get("error", response))
+        text = output if isinstance(output, str) else msgspec.json.encode(output).decode()
         ok = "error" not in response
         self.taking.add_event(ToolReturned(call_id, (Text(text),), ok=ok), place)
 
@@ -204,10 +204,10 @@ def _render_thought(thought: Json) -> str:
 
 def _parse_usage(counts: Json) -> UsageReported:
     """Parse the counts of a call; thoughts are billed as output."""
-    told = {name: parse_count(counts.get(name)) for name in (*counts,)}
+    tokens = {name: parse_count(counts.get(name)) for name in (*counts,)}
     return UsageReported(
-        input=sum_counts(told.get("input"), told.get("tool")),
-        cache_read=told.get("cached"),
-        output=sum_counts(told.get("output"), told.get("thoughts")),
-        reasoning=told.get("thoughts"),
+        input=sum_counts(tokens.get("input"), tokens.get("tool")),
+        cache_read=tokens.get("cached"),
+        output=sum_counts(tokens.get("output"), tokens.get("thoughts")),
+        reasoning=tokens.get("thoughts"),
     )

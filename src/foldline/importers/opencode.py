@@ -88,8 +88,8 @@ class _OpencodeSession:
                 self.notes.add_note(f"message of role {str_of(role) or 'none'}", place)
 
     def _set_time(self, milliseconds: object) -> None:
-        if told := parse_count(milliseconds):
-            self.taking.now = told / 1_000
+        if stamp := parse_count(milliseconds):
+            self.taking.now = stamp / 1_000
 
     def _add_user_message(self, parts: Sequence[Json], place: str) -> None:
         said = [one for one in (self._parse_part(part, place) for part in parts) if one]

@@ -172,8 +172,8 @@ class LogDraft:
         kept = _read_kept(self.events[last])
         if kept is None:
             last = end if at is None else at
-        told = self.events[last if kept is None else last - 1]
-        if not _is_checkpoint(told, COMPACTION) or not told.body.strip():
+        checkpoint = self.events[last if kept is None else last - 1]
+        if not _is_checkpoint(checkpoint, COMPACTION) or not checkpoint.body.strip():
             return
         first = last + 1 if kept is None else kept
         view = self._view
@@ -184,7 +184,7 @@ class LogDraft:
             return
         words = [item.seq for item in span.items if isinstance(view.held.get(item.seq), UserSaid)]
         try:
-            made = fold_span(view, span, Handoff(told.body, clipped=tuple(words)))
+            made = fold_span(view, span, Handoff(checkpoint.body, clipped=tuple(words)))
         except BrokenView:  # no place to cut: the compaction stays a note
             return
         self._append(msgspec.structs.replace(made, client=kind, why="", pays_after=None), time)

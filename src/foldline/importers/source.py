@@ -18,7 +18,7 @@ class Mark(NamedTuple):
     at: int
     """The index of the first event after it."""
     kind: Literal["thinking", "restart", "life"]
-    told: str
+    detail: str
     """The thinking level, the sign of a restart, or the cache's lifetime in seconds."""
 
 

@@ -34,13 +34,13 @@ def read_sessions(records: Sequence[Record], name: str, notes: Notes) -> list[Im
         taking = Taking(KIND, notes)
         history = [dict_of(one) for one in list_of(body.get("history"))]
         steps = [dict_of(one) for one in list_of(body.get("trajectory"))]
-        told = [one for one in history if not one.get("is_demo")]
-        notes.add_note("demonstration in the history", place, times=len(history) - len(told))
-        start = next((i for i, m in enumerate(told) if m.get("role") == "assistant"), len(told))
-        for index, message in enumerate(told[:start] if steps else told):
+        spoken = [one for one in history if not one.get("is_demo")]
+        notes.add_note("demonstration in the history", place, times=len(history) - len(spoken))
+        start = next((i for i, m in enumerate(spoken) if m.get("role") == "assistant"), len(spoken))
+        for index, message in enumerate(spoken[:start] if steps else spoken):
             _add_history_message(taking, message, f"{place} history[{index}]".strip())
         if steps:
-            notes.add_note("history beside the trajectory", place, times=len(told) - start)
+            notes.add_note("history beside the trajectory", place, times=len(spoken) - start)
         for index, step in enumerate(steps):
             _add_step(taking, step, index, f"{place} trajectory[{index}]".strip())
         if dict_of(dict_of(body.get("info")).get("model_stats")):

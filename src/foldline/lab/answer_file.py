@@ -74,8 +74,8 @@ class AnswerFile:
 def _describe_difference(before: Any, now: Mapping[str, Any]) -> str:
     was = cast("dict[str, Any]", before) if isinstance(before, dict) else {}
     changed = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-    told = ", ".join(f"{key} {was.get(key)!r}, now {now.get(key)!r}" for key in sorted(changed))
-    return f"is of another run ({told}); name another file with --out, or set the same"
+    changes = ", ".join(f"{key} {was.get(key)!r}, now {now.get(key)!r}" for key in sorted(changed))
+    return f"is of another run ({changes}); name another file with --out, or set the same"
 
 
 class RunMoney:

@@ -149,12 +149,12 @@ async def is_solved(task: CodingTask, folder: Path) -> bool:
 def _render_stage(task: CodingTask, place: int, random: Random) -> str:
     stage, last = _STAGES[place], place == len(_STAGES) - 1
     following = "" if last else _STAGES[place + 1]
-    told = f"Compute the {task.title}." if last else f"Pass the {task.title} on to {following}."
+    purpose = f"Compute the {task.title}." if last else f"Pass the {task.title} on to {following}."
     body = task.wrong if last else f"pass_{following}({task.parameters})"
     functions = [_render_filler(stage, number, random) for number in range(_FILLERS)]
     functions.insert(
         random.randint(6, _FILLERS - 6),
-        f'def pass_{stage}({task.parameters}):\n    """{told}"""\n    return {body}\n',
+        f'def pass_{stage}({task.parameters}):\n    """{purpose}"""\n    return {body}\n',
     )
     imports = "" if last else f"from stages.{following} import pass_{following}\n\n\n"
     head = f'"""The stage {stage}, and helpers of its own."""\n\n'

@@ -41,9 +41,9 @@ class Teller:
                 lines.append(Line(_SECTION, line, (seq,)))
         return fold.Prepared(ask.base, ask.range, tuple(lines), by="scripted")
 
-    def make_aside(self, told: fold.Prepared, *, prefix: float) -> Aside:
+    def make_aside(self, prepared: fold.Prepared, *, prefix: float) -> Aside:
         """Make the call's bill: it reads the conversation's own prefix from the cache."""
-        return Aside(prefix, PROMPT, sum(count_tokens(line.text) for line in told.lines))
+        return Aside(prefix, PROMPT, sum(count_tokens(line.text) for line in prepared.lines))
 
 
 def _find_first_line(event: Event) -> str:

@@ -257,16 +257,16 @@ class _Worker:
     async def work_rounds(self) -> str:
         """Work until the model has answered or the rounds are over; return how it ended."""
         self.left = self.run.rounds
-        told: str | None = self.task.prompt
+        message: str | None = self.task.prompt
         ended = "rounds"
-        while told is not None:
+        while message is not None:
             policy = self.run.policy if self.arm == "policy" else OFF.name
             async with aopen(
                 ":memory:", model=self.run.model, window=self.run.window, policy=policy
             ) as session:
                 self.watch.session = session
-                await session.add(told)
-                ended, told = await self._work_session(session)
+                await session.add(message)
+                ended, message = await self._work_session(session)
                 logged = await session.history.events()
                 self.folds += sum(isinstance(one.event, Folded) for one in logged)
         return ended

@@ -62,7 +62,7 @@ class AdapterHost(ABC):
     """The checks for which the framework has nothing, each with the reason; they are not run."""
     limits: ClassVar[dict[str, str]] = {}
     """The checks that hold only in part, each with what is different: a "refused call" is raised,
-    or the usage of a "streamed run" is told after the next call has begun."""
+    or the usage of a "streamed run" comes after the next call has begun."""
     helper_argument: ClassVar[str] = "words"
     """The argument of `ask_helper` that takes the task."""
 
@@ -313,7 +313,7 @@ async def check_other_instructions(ground: _Ground) -> None:
 
 
 async def check_refused_call(ground: _Ground) -> None:
-    """The window is smaller than was told: each refusal is healed, or raised by the framework."""
+    """The window is smaller than was said: each refusal is healed, or raised by the framework."""
     ground.provider.window = WINDOW * 2 // 3
     ground.play(Reader("ada", 12))
     try:
@@ -501,7 +501,7 @@ async def run_check(make: type[AdapterHost], check: Check) -> str:
         ground = _Ground(make, Path(folder), provider)
         try:
             await check(ground)
-        except Exception as fault:  # noqa: BLE001 - it is what is told
+        except Exception as fault:  # noqa: BLE001 - it is reported
             last = traceback.extract_tb(fault.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
             return f"{type(fault).__name__} at {where}: {fault}"[:1_000]

@@ -19,7 +19,7 @@ from foldline.dialects import base
 from foldline.dialects.provider_errors import Fault
 from foldline.errors import ModelFailed
 from foldline.models.port import Heard, Json
-from foldline.testing.provider import HALF, Answer, Trouble, overflow, told, written
+from foldline.testing.provider import HALF, Answer, Trouble, overflow, write_trouble, written
 
 Line: TypeAlias = "Answer | Fault | Exception"
 """One answer of a script, or what is raised instead."""
@@ -27,7 +27,7 @@ Lines: TypeAlias = "Iterable[Line] | Callable[[Json], Line]"
 
 
 class ScriptedModel:
-    """A model that answers what it was told to: words, an OpenAI message, `Trouble`, an error.
+    """A model that answers by a script: words, an OpenAI message, `Trouble`, an error.
 
     The script is a list, or a function of the request. It answers in the dialect of its name.
     """
@@ -112,7 +112,7 @@ class ScriptedModel:
                 await asyncio.sleep(1.0)
             case _:
                 pass
-        return told(trouble, request)
+        return write_trouble(trouble, request)
 
     def _failed(self, fault: Fault, *, begun: bool = False) -> ModelFailed:
         return ModelFailed(self._name, fault, begun=begun)

@@ -136,8 +136,8 @@ class Provider:
         if tokens <= self.window:
             return None
         if "input" in json.loads(body):
-            told = {"message": _TOO_LONG, "type": "invalid_request_error", "param": "input"}
-            return 400, {"error": {**told, "code": "context_length_exceeded"}}
+            error = {"message": _TOO_LONG, "type": "invalid_request_error", "param": "input"}
+            return 400, {"error": {**error, "code": "context_length_exceeded"}}
         if "contents" in json.loads(body):
             words = (
                 f"The input token count ({tokens}) exceeds the maximum number of tokens allowed "
@@ -174,7 +174,7 @@ def overflow(tokens: int, window: int) -> str:
     )
 
 
-def told(trouble: Trouble, given: Json) -> Json:
+def write_trouble(trouble: Trouble, given: Json) -> Json:
     """The message that some trouble is answered with, as far as it is."""
     match trouble:
         case Trouble.EMPTY:
@@ -246,9 +246,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(error.encode(), status=status)
             case Trouble.STALE:
                 provider.ended.wait(provider.late)
-                self._answer(told(said, given), body=body)
+                self._answer(write_trouble(said, given), body=body)
             case _:
-                self._answer(told(said, given), body=body, cut=said is Trouble.CUT)
+                self._answer(write_trouble(said, given), body=body, cut=said is Trouble.CUT)
 
     def _answer(self, message: Json, *, body: bytes, cut: bool = False) -> None:
         given = cast("Json", json.loads(body))
@@ -449,12 +449,12 @@ def _interactions(given: Json, message: Json, tokens: int) -> tuple[Json, Iterat
         steps.append({"type": "function_call", **own})
     usage = {"total_input_tokens": tokens, "total_output_tokens": 1, "total_tokens": tokens + 1}
     status = "requires_action" if calls else "completed"
-    told: Json = {"id": message.get("id", "int_1"), "object": "interaction"}
-    told |= {"model": given["model"], "status": status}
-    whole: Json = {**told, "steps": steps, "usage": usage}
+    interaction: Json = {"id": message.get("id", "int_1"), "object": "interaction"}
+    interaction |= {"model": given["model"], "status": status}
+    whole: Json = {**interaction, "steps": steps, "usage": usage}
 
     def events() -> Iterator[str]:
-        begun = {**told, "status": "in_progress"}
+        begun = {**interaction, "status": "in_progress"}
         sent: list[Json] = [{"event_type": "interaction.created", "interaction": begun}]
         for at, step in enumerate(steps):
             empty: Json = {**step, "content": []} if "content" in step else {**step}
@@ -469,7 +469,7 @@ def _interactions(given: Json, message: Json, tokens: int) -> tuple[Json, Iterat
                 deltas = [{"type": "arguments_delta", "arguments": written}]
             sent += [{"event_type": "step.delta", "index": at, "delta": one} for one in deltas]
             sent.append({"event_type": "step.stop", "index": at})
-        ended = {**told, "usage": usage}
+        ended = {**interaction, "usage": usage}
         sent.append({"event_type": "interaction.completed", "interaction": ended})
         for event in sent:
             yield f"event: {event['event_type']}\ndata: {json.dumps(event)}\n\n"

@@ -207,11 +207,11 @@ class Conformance(Lasting):
         assert await store.sessions("acme") == []
 
     async def test_many_claim_one_session(self, store: Store) -> None:
-        """One of them has it, and all are told who."""
+        """One of them owns it, and each call returns that one."""
         names = [f"owner{at}" for at in range(8)]
-        told = await asyncio.gather(*(store.claim(MINE, one) for one in names))
-        assert set(told) == {(await store.head(MINE)).owner}
-        assert told[0] in names
+        owners = await asyncio.gather(*(store.claim(MINE, one) for one in names))
+        assert set(owners) == {(await store.head(MINE)).owner}
+        assert owners[0] in names
 
     async def test_a_fork_has_its_origins_owner(self, store: Store) -> None:
         """So recall through ancestors never leaves the owner; nobody forks into a claim."""

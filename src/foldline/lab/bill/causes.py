@@ -265,7 +265,7 @@ class RequestState:
     """The settings of a request, beside its messages."""
 
     model: str = ""
-    told: Instructed = field(default_factory=Instructed)
+    instructed: Instructed = field(default_factory=Instructed)
     thinking: str = ""
     life: float = 0.0
     """The cache lifetime it asked for, in seconds; 0: not on record."""
@@ -296,7 +296,7 @@ class ColdCause(NamedTuple):
     cause: Cause
     sure: bool = True
     """Whether the record says so; else it is a guess from the counts."""
-    told: str = ""
+    detail: str = ""
 
 
 def collect_call_contexts(recorded: Recorded) -> dict[int, Around]:
@@ -334,12 +334,12 @@ class _LogWalk:
     def apply_mark(self, mark: Mark) -> None:
         match mark.kind:
             case "restart":
-                self.restarted = mark.told
+                self.restarted = mark.detail
             case "life":
-                self.now = replace(self.now, life=float(mark.told))
+                self.now = replace(self.now, life=float(mark.detail))
             case "thinking":
-                self.chosen = mark.told
-                self.now = replace(self.now, thinking=mark.told)
+                self.chosen = mark.detail
+                self.now = replace(self.now, thinking=mark.detail)
 
     def record_call(self, at: int, *, billed: bool) -> Around:
         """Return what preceded an answer, and start over if it was billed."""
@@ -365,8 +365,8 @@ class _LogWalk:
             case Opened(model) | ModelSwitched(model):
                 self.now = replace(self.now, model=model)
             case Instructed() if not event.aside:
-                told = _choose_front(self.now.told, event, grows=self.grows)
-                self.now = replace(self.now, told=told)
+                instructed = _choose_front(self.now.instructed, event, grows=self.grows)
+                self.now = replace(self.now, instructed=instructed)
             case Checkpointed("thinking", level):
                 self.chosen = level
             case Checkpointed("compaction"):
@@ -401,8 +401,8 @@ def parse_thinking_parameters(event: Asked) -> str:
         given = msgspec.json.decode(event.parameters, type=dict[str, Any])
     except msgspec.DecodeError:
         return ""
-    told = {key: given[key] for key in _THINKING if key in given}
-    return msgspec.json.encode(told, order="sorted").decode() if told else "none"
+    parameters = {key: given[key] for key in _THINKING if key in given}
+    return msgspec.json.encode(parameters, order="sorted").decode() if parameters else "none"
 
 
 def find_cold_cause(  # noqa: PLR0913 - everything that a cache depends on
@@ -424,11 +424,11 @@ def find_cold_cause(  # noqa: PLR0913 - everything that a cache depends on
     if on_record.cause:
         return on_record
     if now.edited:
-        return ColdCause("edit", told=now.edited)
+        return ColdCause("edit", detail=now.edited)
     if gap > rules.seconds:
-        return ColdCause("expired", told=f"a cache lives {format_duration(rules.seconds)}")
+        return ColdCause("expired", detail=f"a cache lives {format_duration(rules.seconds)}")
     if (before.input or 0) < rules.least:
-        return ColdCause("too short", told=f"{before.input or 0:,} of {rules.least:,} tokens")
+        return ColdCause("too short", detail=f"{before.input or 0:,} of {rules.least:,} tokens")
     return _guess_cold_cause(now, call, before, front=front, rules=rules)
 
 
@@ -437,16 +437,19 @@ def find_recorded_change(now: Around) -> ColdCause:
     old, new = now.before, now.state
     if old.model and new.model != old.model:
         return ColdCause(
-            "model", told=f"{_strip_provider(old.model)} → {_strip_provider(new.model)}"
+            "model", detail=f"{_strip_provider(old.model)} → {_strip_provider(new.model)}"
         )
-    if new.told.tools != old.told.tools:
+    if new.instructed.tools != old.instructed.tools:
         return ColdCause("tools")
-    if (new.told.parts, new.told.native) != (old.told.parts, old.told.native):
+    if (new.instructed.parts, new.instructed.native) != (
+        old.instructed.parts,
+        old.instructed.native,
+    ):
         return ColdCause("system")
     if now.restarted:
-        return ColdCause("restart", told=now.restarted)
+        return ColdCause("restart", detail=now.restarted)
     if old.thinking and new.thinking != old.thinking:
-        return ColdCause("thinking", told=_describe_level_change(old.thinking, new.thinking))
+        return ColdCause("thinking", detail=_describe_level_change(old.thinking, new.thinking))
     return ColdCause("")
 
 
@@ -455,18 +458,18 @@ def _guess_cold_cause(
 ) -> ColdCause:
     """Guess the cause from the counts where the record says nothing."""
     if now.at_once:
-        return ColdCause("restart", sure=False, told="two processes at once")
+        return ColdCause("restart", sure=False, detail="two processes at once")
     if (call.input or 0) < (before.input or 0):
         if call.read >= rules.least:
-            return ColdCause("edit", sure=False, told="less was sent than before")
-        return ColdCause("restart", sure=False, told="an older state was sent")
+            return ColdCause("edit", sure=False, detail="less was sent than before")
+        return ColdCause("restart", sure=False, detail="an older state was sent")
     if call.read < rules.least:
         if now.turn:
             alone = front >= rules.least  # then it would have been found without the messages
-            told = "not even the front was found" if alone else "nothing was found"
-            return ColdCause("system", sure=False, told=told)
-        return ColdCause("missed", told="nothing found, inside a turn")
-    return ColdCause("missed", told=f"{call.read:,} of {before.input or 0:,} tokens found")
+            detail = "not even the front was found" if alone else "nothing was found"
+            return ColdCause("system", sure=False, detail=detail)
+        return ColdCause("missed", detail="nothing found, inside a turn")
+    return ColdCause("missed", detail=f"{call.read:,} of {before.input or 0:,} tokens found")
 
 
 def _describe_level_change(old: str, new: str) -> str:

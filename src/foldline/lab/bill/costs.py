@@ -188,9 +188,11 @@ def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[CacheC
     """Return the calls as they were made, each with its system prompt and tools."""
     made: list[CacheCall] = []
     for call, sent in zip(recorded.calls, as_recorded(recorded), strict=True):
-        told = seen[call.at].state.told
-        tokens = count_parts(told.parts) + count_tools(told.tools)
-        front = CacheBlock(("front", told), float(tokens), len(told.parts) + len(told.tools))
+        instructed = seen[call.at].state.instructed
+        tokens = count_parts(instructed.parts) + count_tools(instructed.tools)
+        front = CacheBlock(
+            ("front", instructed), float(tokens), len(instructed.parts) + len(instructed.tools)
+        )
         found = find_recorded_change(seen[call.at]).cause if made else ""
         known = found if found in ("model", "thinking", "restart") else ""
         blocks = [front, *sent.blocks[sent.front :]]
@@ -340,7 +342,7 @@ def _make_cold_call(row: Paid) -> Cold:
         dollars=row.lost,
         cause=row.found.cause,
         sure=row.found.sure,
-        told=row.found.told,
+        told=row.found.detail,
     )
 
 
@@ -442,7 +444,7 @@ def _iterate_notes(
             "no call of this record read or wrote a cache: either it was off, and all that was "
             "sent again was paid in full, or it was not counted"
         )
-    if not any(one.state.told.parts or one.state.told.tools for one in seen.values()):
+    if not any(one.state.instructed.parts or one.state.instructed.tools for one in seen.values()):
         yield (
             "the record holds neither system prompt nor tools: which of their bytes changed cannot "
             "be shown"

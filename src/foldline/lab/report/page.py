@@ -45,17 +45,17 @@ An agent that sees less may look things up again, or recall them. Neither is in 
 """
 
 
-def render_comparison_page(told: Comparison) -> str:
+def render_comparison_page(comparison: Comparison) -> str:
     """Render the page as HTML."""
-    classes = _choose_classes([one.policy for one in told.totals])
+    classes = _choose_classes([one.policy for one in comparison.totals])
     title = "foldline lab: policies compared"
     body = (
-        *_render_opening(told),
-        *_render_policies(told, classes),
-        *_render_frontier(told, classes),
-        *_render_money(told),
-        *_render_sessions(told, classes),
-        *_render_limits(told),
+        *_render_opening(comparison),
+        *_render_policies(comparison, classes),
+        *_render_frontier(comparison, classes),
+        *_render_money(comparison),
+        *_render_sessions(comparison, classes),
+        *_render_limits(comparison),
     )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -78,21 +78,25 @@ def _choose_classes(policies: Sequence[str]) -> dict[str, str]:
     return {RECORDED: "rec", EVERYTHING: "off", **found}
 
 
-def _render_opening(told: Comparison) -> Iterable[str]:
-    calls = sum(one.calls for one in told.sessions)
+def _render_opening(comparison: Comparison) -> Iterable[str]:
+    calls = sum(one.calls for one in comparison.sessions)
     yield (
-        f'<p class="kicker">foldline lab · {format_count(len(told.sessions), "session")} · '
+        f'<p class="kicker">foldline lab · {format_count(len(comparison.sessions), "session")} · '
         f"{format_count(calls, 'call')}</p>"
     )
-    yield f"<h1>{escape_text(describe_cost(told))}</h1>"
-    more = (describe_basis(told), describe_folded(told), describe_small_sessions(told))
+    yield f"<h1>{escape_text(describe_cost(comparison))}</h1>"
+    more = (
+        describe_basis(comparison),
+        describe_folded(comparison),
+        describe_small_sessions(comparison),
+    )
     rest = " ".join(one for one in more if one)
     if rest:
         yield f'<p class="lead">{escape_text(rest)}</p>'
-    yield f'<p class="warn">{escape_text(list_caveats(told)[0])}</p>'
+    yield f'<p class="warn">{escape_text(list_caveats(comparison)[0])}</p>'
 
 
-def _render_policies(told: Comparison, classes: dict[str, str]) -> Iterable[str]:
+def _render_policies(comparison: Comparison, classes: dict[str, str]) -> Iterable[str]:
     yield "<h2>The policies</h2>"
     yield (
         '<p class="note">Kept: of what the agent wrote again later, the share that was in the '
@@ -103,19 +107,23 @@ def _render_policies(told: Comparison, classes: dict[str, str]) -> Iterable[str]
         *("policy", "cost", "change", "folds", "names kept", "lines kept"),
         *("read again", "largest request"),
     )
-    rows = "".join(_render_policy_row(one, told, heads, classes[one.policy]) for one in told.totals)
+    rows = "".join(
+        _render_policy_row(one, comparison, heads, classes[one.policy]) for one in comparison.totals
+    )
     top = "".join(f"<th>{one}</th>" for one in heads)
     yield (
         f'<div class="card scroll"><table class="stack"><thead><tr>{top}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
-    shown = [one.policy for one in told.totals if one.policy in MEANINGS]
+    shown = [one.policy for one in comparison.totals if one.policy in MEANINGS]
     said = "; ".join(f"<b>{one}</b>: {MEANINGS[one]}" for one in shown)
     yield f'<p class="note" style="margin-top:12px">{said}.</p>'
 
 
-def _render_policy_row(one: Total, told: Comparison, heads: Sequence[str], colour: str) -> str:
-    base = one.policy == told.baseline
+def _render_policy_row(
+    one: Total, comparison: Comparison, heads: Sequence[str], colour: str
+) -> str:
+    base = one.policy == comparison.baseline
     tone = "base" if base else "less" if one.percent < 0 else "more"
     cells = (
         (f'<span class="swatch {colour}"></span>{escape_text(one.policy)}', ""),
@@ -131,10 +139,12 @@ def _render_policy_row(one: Total, told: Comparison, heads: Sequence[str], colou
         f'<td data-label="{head}" class="{kind}">{cell}</td>'
         for head, (cell, kind) in zip(heads, cells, strict=True)
     )
-    return f'<tr class="chosen">{row}</tr>' if one.policy == told.chosen else f"<tr>{row}</tr>"
+    return (
+        f'<tr class="chosen">{row}</tr>' if one.policy == comparison.chosen else f"<tr>{row}</tr>"
+    )
 
 
-def _render_frontier(told: Comparison, classes: dict[str, str]) -> Iterable[str]:
+def _render_frontier(comparison: Comparison, classes: dict[str, str]) -> Iterable[str]:
     yield "<h2>Cost against what stays in sight</h2>"
     yield (
         '<p class="note">Up is more in front of the model, left is cheaper. On the dashed line are '
@@ -142,25 +152,25 @@ def _render_frontier(told: Comparison, classes: dict[str, str]) -> Iterable[str]
     )
     figures = "".join(
         f'<figure class="card"><h3>{head}</h3>'
-        f"{plots.draw_frontier(told.totals, classes, what=what)}</figure>"
+        f"{plots.draw_frontier(comparison.totals, classes, what=what)}</figure>"
         for what, head in (("names", "Names kept"), ("lines", "Long lines kept"))
     )
     yield f'<div class="pair">{figures}</div>'
 
 
-def _render_money(told: Comparison) -> Iterable[str]:
+def _render_money(comparison: Comparison) -> Iterable[str]:
     yield "<h2>Where the money goes</h2>"
     causes = [
         (cause, said)
         for cause, said in plots.CAUSES
-        if any(getattr(one, f"{cause}_dollars") > 0 for one in told.totals)
+        if any(getattr(one, f"{cause}_dollars") > 0 for one in comparison.totals)
     ]
     key = "".join(f'<li><i class="{cause}"></i>{said}</li>' for cause, said in causes)
-    base = told.total_of(told.baseline)
+    base = comparison.total_of(comparison.baseline)
     again = 100 * base.again_dollars / base.dollars if base.dollars else 0.0
     yield (
         '<div class="pair uneven"><figure class="card">'
-        f'<ul class="key">{key}</ul>{plots.draw_cost_bars(told.totals)}</figure>'
+        f'<ul class="key">{key}</ul>{plots.draw_cost_bars(comparison.totals)}</figure>'
         '<div><p class="note">Answers cost the same under every policy: they are the recorded '
         "ones. Everything else is what a policy can change.</p>"
         f'<p class="note">Written again is what the call before had sent too, and the cache had '
@@ -170,10 +180,10 @@ def _render_money(told: Comparison) -> Iterable[str]:
     )
 
 
-def _render_sessions(told: Comparison, classes: dict[str, str]) -> Iterable[str]:
-    base, chosen = told.baseline, told.chosen
+def _render_sessions(comparison: Comparison, classes: dict[str, str]) -> Iterable[str]:
+    base, chosen = comparison.baseline, comparison.chosen
     notable = sorted(
-        (one for one in told.sessions if one.folded),
+        (one for one in comparison.sessions if one.folded),
         key=lambda one: (
             -abs(one.result_of(base).dollars - one.result_of(chosen).dollars),
             one.session,
@@ -186,22 +196,22 @@ def _render_sessions(told: Comparison, classes: dict[str, str]) -> Iterable[str]
             "a plot are folds; a line that ends at the top goes on above the window.</p>"
         )
     for at, one in enumerate(notable[:_DRAWN]):
-        yield _render_session(one, told, classes, first=not at)
+        yield _render_session(one, comparison, classes, first=not at)
     if len(notable) > _DRAWN:
-        yield _render_short_list(notable[_DRAWN:], told, f"{len(notable) - _DRAWN:,} more")
-    still = [one for one in told.sessions if not one.folded]
+        yield _render_short_list(notable[_DRAWN:], comparison, f"{len(notable) - _DRAWN:,} more")
+    still = [one for one in comparison.sessions if not one.folded]
     if still:
         yield _render_short_list(
-            still, told, f"{format_count(len(still), 'session')} too small to fold"
+            still, comparison, f"{format_count(len(still), 'session')} too small to fold"
         )
 
 
 def _render_session(
-    one: Compared, told: Comparison, classes: dict[str, str], *, first: bool
+    one: Compared, comparison: Comparison, classes: dict[str, str], *, first: bool
 ) -> str:
-    was, now = one.result_of(told.baseline), one.result_of(told.chosen)
+    was, now = one.result_of(comparison.baseline), one.result_of(comparison.chosen)
     less = 100 * (now.dollars / was.dollars - 1) if was.dollars else 0.0
-    policies = [each.policy for each in told.totals]
+    policies = [each.policy for each in comparison.totals]
     key = "".join(
         f'<li><i class="{classes[name]}"></i>{escape_text(name)}</li>' for name in policies
     )
@@ -225,7 +235,9 @@ def _render_session(
         f"<figure><h3>Dollars so far</h3>{plots.draw_spending(one, policies, classes)}</figure>"
         "</div>"
         + "".join(
-            _render_folds(name, one.result_of(name).edits, open_=first and name == told.chosen)
+            _render_folds(
+                name, one.result_of(name).edits, open_=first and name == comparison.chosen
+            )
             for name in ours
         )
         + "</div></details>"
@@ -251,18 +263,18 @@ def _render_folds(policy: str, edits: Sequence[TrialFold], *, open_: bool) -> st
     )
 
 
-def _render_short_list(some: Sequence[Compared], told: Comparison, title: str) -> str:
+def _render_short_list(some: Sequence[Compared], comparison: Comparison, title: str) -> str:
     rows = "".join(
         f"<tr><td>{escape_text(one.session)}</td><td>{one.calls:,}</td>"
-        f"<td>{format_dollar_amount(one.result_of(told.baseline).dollars)}</td>"
-        f"<td>{format_dollar_amount(one.result_of(told.chosen).dollars)}</td></tr>"
+        f"<td>{format_dollar_amount(one.result_of(comparison.baseline).dollars)}</td>"
+        f"<td>{format_dollar_amount(one.result_of(comparison.chosen).dollars)}</td></tr>"
         for one in some[:_LISTED]
     )
     more = _render_rest_note(len(some) - _LISTED)
     return (
         f'<details class="session"><summary><span class="who">{title}</span></summary>'
         '<div class="inner"><table class="plain"><thead><tr><th>session</th><th>calls</th>'
-        f"<th>{escape_text(told.baseline)}</th><th>{escape_text(told.chosen)}</th></tr></thead>"
+        f"<th>{escape_text(comparison.baseline)}</th><th>{escape_text(comparison.chosen)}</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>{more}</div></details>"
     )
 
@@ -271,9 +283,10 @@ def _render_rest_note(rest: int) -> str:
     return f'<p class="note">and {rest:,} more, in the JSON</p>' if rest > 0 else ""
 
 
-def _render_limits(told: Comparison) -> Iterable[str]:
+def _render_limits(comparison: Comparison) -> Iterable[str]:
     yield "<h2>Method and limits</h2>"
     lines = "".join(
-        f"<li>{escape_text(one)}</li>" for one in (*_METHOD.split("\n\n"), *list_caveats(told))
+        f"<li>{escape_text(one)}</li>"
+        for one in (*_METHOD.split("\n\n"), *list_caveats(comparison))
     )
     yield f'<ul class="limits">{lines}</ul>'

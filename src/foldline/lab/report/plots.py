@@ -66,10 +66,10 @@ def draw_frontier(totals: Sequence[Total], classes: Mapping[str, str], *, what: 
     taken = [(x - 7, y - 7, x + 7, y + 7) for x, y in dots.values()]
     for name, cost, kept in points:
         x, y = dots[name]
-        told = f"{name}: {format_dollar_amount(cost)}, {format_percent(kept)} of {what} kept"
+        label = f"{name}: {format_dollar_amount(cost)}, {format_percent(kept)} of {what} kept"
         body.append(
             f'<circle class="dot {classes[name]}" cx="{x:.1f}" cy="{y:.1f}" r="5.5">'
-            f"<title>{escape_text(told)}</title></circle>"
+            f"<title>{escape_text(label)}</title></circle>"
         )
         body.append(_draw_label(name, x, y, taken, classes[name]))
     return _wrap_svg(frame.high, body, f"Cost against {what} kept, by policy")
@@ -117,10 +117,10 @@ def draw_sizes(session: Compared, policies: Sequence[str], classes: Mapping[str,
         body.append(f'<path class="strip" d="M{_LEFT} {y:g}H{WIDE - _RIGHT}"/>')
         for edit in one.edits:
             x, _ = frame.map_point(edit.call + 1, 0)
-            told = f"{one.policy}, call {edit.call + 1:,}: {edit.before:,} → {edit.after:,} tokens"
+            label = f"{one.policy}, call {edit.call + 1:,}: {edit.before:,} → {edit.after:,} tokens"
             body.append(
                 f'<circle class="dot {classes[one.policy]}" cx="{x:.1f}" cy="{y:g}" r="3.2">'
-                f"<title>{escape_text(told)}</title></circle>"
+                f"<title>{escape_text(label)}</title></circle>"
             )
     if folding:
         body.append(_draw_text(_LEFT - 6, frame.high + 10, "folds", "axis", "end"))
@@ -157,12 +157,12 @@ def draw_cost_bars(totals: Sequence[Total]) -> str:
         body.append(_draw_text(0, y + 15, one.policy, "name"))
         body.append(_draw_text(WIDE, y + 15, format_dollar_amount(one.dollars), "name", "end"))
         x = 0.0
-        for cause, told in CAUSES:
+        for cause, meaning in CAUSES:
             amount = max(float(getattr(one, f"{cause}_dollars")), 0.0)
             wide = WIDE * amount / most
             if wide < 0.05:  # noqa: PLR2004 - less than a pixel
                 continue
-            title = escape_text(f"{one.policy}, {told}: {format_dollar_amount(amount)}")
+            title = escape_text(f"{one.policy}, {meaning}: {format_dollar_amount(amount)}")
             body.append(
                 f'<rect class="bar {cause}" x="{x:.1f}" y="{y + 22:g}" width="{wide:.1f}" '
                 f'height="20"><title>{title}</title></rect>'

@@ -28,25 +28,25 @@ REASONS = {
 }
 
 
-def render_headline(told: Comparison) -> str:
+def render_headline(comparison: Comparison) -> str:
     """Say what it cost, what it would have cost, and what would have been folded."""
-    said = (describe_cost(told), describe_basis(told), describe_folded(told))
+    said = (describe_cost(comparison), describe_basis(comparison), describe_folded(comparison))
     return " ".join(one for one in said if one)
 
 
-def describe_cost(told: Comparison) -> str:
+def describe_cost(comparison: Comparison) -> str:
     """Say in one sentence what it cost, and what it would have cost."""
-    mine = told.total_of(told.chosen)
-    first = f"{describe_sessions(told.sessions)} cost {format_dollar_amount(told.paid)}"
-    if told.baseline == EVERYTHING:
+    mine = comparison.total_of(comparison.chosen)
+    first = f"{describe_sessions(comparison.sessions)} cost {format_dollar_amount(comparison.paid)}"
+    if comparison.baseline == EVERYTHING:
         first = (
-            f"{describe_sessions(told.sessions)}, with everything sent in every call, would cost "
-            f"{format_dollar_amount(told.paid)}"
+            f"{describe_sessions(comparison.sessions)}, with everything sent in every call, would "
+            f"cost {format_dollar_amount(comparison.paid)}"
         )
     if mine.policy == EVERYTHING:
         return f"{first}."
-    they = "it" if len(told.sessions) == 1 else "they"
-    now = f"{format_dollar_amount(told.predicted)} ({format_change(mine.percent)})"
+    they = "it" if len(comparison.sessions) == 1 else "they"
+    now = f"{format_dollar_amount(comparison.predicted)} ({format_change(mine.percent)})"
     unfit = (
         f", without {format_count(mine.blocked, 'call')} that no fold makes fit"
         if mine.blocked
@@ -65,23 +65,28 @@ def describe_sessions(sessions: Sequence[Compared]) -> str:
     return f"{said} of {', '.join(most)} and {last}" if most else f"{said} of {last}"
 
 
-def describe_basis(told: Comparison) -> str:
+def describe_basis(comparison: Comparison) -> str:
     """Say where both amounts come from."""
-    if told.baseline == EVERYTHING:
-        guessed = not any(case.priced_as for case in told.sessions) and "prices" not in told.fixed
+    if comparison.baseline == EVERYTHING:
+        guessed = (
+            not any(case.priced_as for case in comparison.sessions)
+            and "prices" not in comparison.fixed
+        )
         return f"That is simulated{', at assumed prices' if guessed else ''}."
-    some = len(told.sessions) - told.counted
-    where = f" for {told.counted:,} of them, the rest is simulated" if some else ""
-    billed = format_dollar_amount(told.total_of(RECORDED).dollars)
+    some = len(comparison.sessions) - comparison.counted
+    where = f" for {comparison.counted:,} of them, the rest is simulated" if some else ""
+    billed = format_dollar_amount(comparison.total_of(RECORDED).dollars)
     now = (
-        "" if told.chosen == EVERYTHING else ", and the other amount is in proportion to its bills"
+        ""
+        if comparison.chosen == EVERYTHING
+        else ", and the other amount is in proportion to its bills"
     )
     return f"The cost is by the recorded counts{where}; the simulator says {billed}{now}."
 
 
-def describe_folded(told: Comparison) -> str:
+def describe_folded(comparison: Comparison) -> str:
     """Say what the chosen policy would have folded."""
-    mine = told.total_of(told.chosen)
+    mine = comparison.total_of(comparison.chosen)
     if mine.policy == EVERYTHING:
         return ""
     if not mine.folds:
@@ -99,21 +104,25 @@ def describe_folded(told: Comparison) -> str:
     )
 
 
-def describe_small_sessions(told: Comparison) -> str:
+def describe_small_sessions(comparison: Comparison) -> str:
     """Say how many sessions are too small to fold."""
-    if not told.small or told.chosen == EVERYTHING:
+    if not comparison.small or comparison.chosen == EVERYTHING:
         return ""
-    if told.small == len(told.sessions):
-        who = "This session is" if told.small == 1 else "All of these sessions are"
+    if comparison.small == len(comparison.sessions):
+        who = "This session is" if comparison.small == 1 else "All of these sessions are"
         return f"{who} too small to fold for any policy that was compared."
-    who = "is too small to fold; it is" if told.small == 1 else "are too small to fold; they are"
-    return f"{told.small:,} of them {who} in every sum."
+    who = (
+        "is too small to fold; it is"
+        if comparison.small == 1
+        else "are too small to fold; they are"
+    )
+    return f"{comparison.small:,} of them {who} in every sum."
 
 
-def list_caveats(told: Comparison) -> list[str]:
+def list_caveats(comparison: Comparison) -> list[str]:
     """List what a reader must know before believing the numbers."""
     found = [_QUALITY]
-    sessions = told.sessions
+    sessions = comparison.sessions
     estimated = [one for one in sessions if not one.counts]
     if estimated:
         found.append(
@@ -126,20 +135,20 @@ def list_caveats(told: Comparison) -> list[str]:
             f"{_describe_share(undated, sessions)} without times: the cache is taken to be warm "
             "at every call."
         )
-    found += [*_list_price_caveats(told), *_list_window_caveats(told)]
-    everything = told.total_of(EVERYTHING)
+    found += [*_list_price_caveats(comparison), *_list_window_caveats(comparison)]
+    everything = comparison.total_of(EVERYTHING)
     if everything.over:
         found.append(
             f"{EVERYTHING}: {format_count(everything.over, 'call')} larger than the window, which "
             "a provider would have refused; counted at what it would cost if it had not."
         )
-    blocked = [one for one in told.totals if one.blocked]
+    blocked = [one for one in comparison.totals if one.blocked]
     found += [
         f"{one.policy}: {format_count(one.blocked, 'call')} could not be made to fit the window; "
         "they are not in its cost."
         for one in blocked
     ]
-    if told.narratives:
+    if comparison.narratives:
         found.append(
             "Folds ask the session's own model for a summary where the policy wants one: its cost "
             "is billed, its words are scripted."
@@ -149,9 +158,9 @@ def list_caveats(told: Comparison) -> list[str]:
     return found
 
 
-def _list_price_caveats(told: Comparison) -> list[str]:
-    sessions = told.sessions
-    if "prices" in told.fixed:
+def _list_price_caveats(comparison: Comparison) -> list[str]:
+    sessions = comparison.sessions
+    if "prices" in comparison.fixed:
         return [
             f"Prices as given: {format_prices(sessions[0].prices)}.",
             *_list_step_caveats(sessions),
@@ -190,13 +199,13 @@ def _has_long_requests(session: Compared) -> bool:
     return any(size > step for result in session.results for size in result.sizes)
 
 
-def _list_window_caveats(told: Comparison) -> list[str]:
-    if "window" in told.fixed:
-        return [f"Window as given: {told.sessions[0].window:,} tokens."]
-    unknown = [one for one in told.sessions if one.window_assumed]
+def _list_window_caveats(comparison: Comparison) -> list[str]:
+    if "window" in comparison.fixed:
+        return [f"Window as given: {comparison.sessions[0].window:,} tokens."]
+    unknown = [one for one in comparison.sessions if one.window_assumed]
     if not unknown:
         return []
-    who = _describe_share(unknown, told.sessions)
+    who = _describe_share(unknown, comparison.sessions)
     size = f"{unknown[0].window:,} tokens are assumed; --window sets it."
     return [f"{who} of a model whose window is not known: {size}"]
 

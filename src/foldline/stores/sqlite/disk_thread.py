@@ -102,7 +102,7 @@ def _run_batch(
     try:
         with together():
             outcomes += map(_run_job, batch)
-    except BaseException as fault:  # noqa: BLE001 - whoever waits is told, whatever it is
+    except BaseException as fault:  # noqa: BLE001 - it is raised where the caller waits
         return [(one, None, fault) for one in batch]
     return [(one, *outcome) for one, outcome in zip(batch, outcomes, strict=True)]
 
@@ -110,7 +110,7 @@ def _run_batch(
 def _run_job(job: _Job) -> tuple[Any, BaseException | None]:
     try:
         return job.work(), None
-    except BaseException as fault:  # noqa: BLE001 - whoever waits is told, whatever it is
+    except BaseException as fault:  # noqa: BLE001 - it is raised where the caller waits
         return None, fault
 
 
