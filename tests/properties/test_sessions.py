@@ -44,6 +44,7 @@ SOON = {"plan-0": 13, "planning-4": 16, "plan-5": 41}
 
 
 CLIP, SELECTION = "foldline.core.edits.clip", "foldline.core.fold_selection"
+BUDGET = "foldline.core.budget"
 STUCK = {
     # A closed call that stays unsettled leaves no cut before the message behind it.
     "closed call": ("user 2 7, user 2 11, crash 1 11", ROW, "shown), last=self.tops[-1])", "shown))"),
@@ -54,7 +55,11 @@ STUCK = {
     # Results that fit only cut as far as any text goes.
     "the least clip": ("loop 7 5, large 4 10, instruct 11 9, ask 7 8, result 4 6", CLIP, "_LEAST_CLIP if over else _LEAST_SHARE", "_LEAST_SHARE"),
     # A fold that is small enough by its estimate, and not by the model's own count.
-    "the count that decides": ("result 3 6, large 6 0, ask 11 2, loop 2 11, ask 6 8", SELECTION, "and _is_enough(view, event, facts.limits):", ":"),
+    "the count that decides": ("result 3 6, large 6 0, ask 11 2, loop 2 11, ask 6 8", SELECTION, "and is_enough(view, event, facts.limits):", ":"),
+    # A fold by hand that takes new instructions into the fixed part, and makes too large what fits.
+    "a fold by hand": ("ask 4 5, user 7 0, crash 1 5, instruct 3 3, fold 4 5", PLAN, "if fits and isinstance(edit, Folded)", "if False and isinstance(edit, Folded)"),
+    # A model that counts what came last otherwise than what came before.
+    "far off again": ("result 3 2, loop 3 8, large 1 6, tools 1 6, ask 0 5, ask 11 4, result 6 9, ask 3 6, user 2 5, ask 2 11, loop 10 0, ask 8 0, crash 5 4, again 0 10, steer 10 0", BUDGET, "int(plain * max(known, 0))", "int(plain * _KNOWN_BETTER * min(len(errors), 3))"),
 }  # fmt: skip
 
 

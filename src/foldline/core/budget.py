@@ -314,10 +314,12 @@ def measure_budget(view: View, limits: Limits) -> Budget:
 def _bound_uncounted(view: View, count: Callable[[str], int] = count_cautiously) -> tuple[int, int]:
     """Sum what no provider has counted: its estimate, and what it may take at most.
 
-    With each report it is better known how a model counts plain text.
+    With each report it is better known how a model counts plain text, unless it was far off again.
     """
     tokens, most, plain = view.bound_items(view.counted, count)
-    most -= int(plain * _KNOWN_BETTER * min(len(view.learned.errors), 3))
+    errors = view.learned.errors
+    known = _KNOWN_BETTER * min(len(errors), 3) - max(errors[1:][-3:], default=0)
+    most -= int(plain * max(known, 0))
     changed = 0 <= view.counted < (view.instructed or 0)
     if changed or not view.learned.errors:  # else a provider has counted system and tools
         tokens += sum(_count_fixed_tokens(view))

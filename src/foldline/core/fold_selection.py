@@ -183,14 +183,14 @@ def find_forced_fold(
         gain = event.before - event.after
         if gain < least_gain:
             continue
-        if used - gain <= limit * _BELOW_HARD and _is_enough(view, event, facts.limits):
+        if used - gain <= limit * _BELOW_HARD and is_enough(view, event, facts.limits):
             return event
         if used - gain < smallest:
             smallest, deepest = used - gain, event
     return deepest
 
 
-def _is_enough(view: View, event: Folded, limits: Limits) -> bool:
+def is_enough(view: View, event: Folded, limits: Limits) -> bool:
     """Whether a fold makes the request fit by the count that decides, not by the estimate."""
     work = view.copy()
     work.append(work.head + 1, event)

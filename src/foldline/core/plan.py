@@ -20,7 +20,7 @@ from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip_event, clip_unanswered
 from foldline.core.edits.fold.ask import find_recall_tool, is_recall_name
 from foldline.core.edits.undo import undo_edit
-from foldline.core.fold_selection import Facts, Need, compute_tiers
+from foldline.core.fold_selection import Facts, Need, compute_tiers, is_enough
 from foldline.core.item import Item
 from foldline.core.log import (
     Edit,
@@ -125,6 +125,9 @@ def plan(view: View, facts: Facts) -> Plan:
             budget = measure_budget(work, facts.limits)
         if edit is None:
             edit, soon = _select_fold(work, budget, facts, early=early)
+            fits = budget.used <= budget.room
+            if fits and isinstance(edit, Folded) and not is_enough(work, edit, facts.limits):
+                edit = fold_selection.find_forced_fold(work, budget, facts)
             if isinstance(edit, Need):
                 return edit
             if edit is not None:
