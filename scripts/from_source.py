@@ -51,10 +51,12 @@ def signature(thing: Any, name: str) -> str:
     if isinstance(node, ast.ClassDef):
         made = next((one for one in node.body if _is(one, "__init__")), None)
         return _call("", name, made.args, None) if made else f"{name}()"
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    shared = _node(getattr(thing, "parameters_of", thing))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    if not isinstance(node, functions) or not isinstance(shared, functions):
         raise TypeError(f"{name} is neither a function nor a class")
     word = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
-    return _call(word, name, node.args, node.returns)
+    return _call(word, name, shared.args, node.returns)
 
 
 def gives(thing: Any) -> str:

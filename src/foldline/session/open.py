@@ -1,8 +1,10 @@
 """Opens a session, new or stored."""
 
 import os
-from collections.abc import Coroutine, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from foldline.core.log import Setting
 from foldline.dialects import base
@@ -26,139 +28,9 @@ if TYPE_CHECKING:
     from foldline.session.spending import Caps
     from foldline.session.summaries import Narrator
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Summarizer: TypeAlias = "str | Model | Sequence[str | Model] | Tellers | None"
-
-
-def open(  # noqa: A001, PLR0913 - it is foldline.open; one keyword per property of a session
-    address: str | os.PathLike[str],
-    *,
-    model: str,
-    system: System | None = None,
-    tools: Sequence[Mapping[str, Any]] = (),
-    window: int | None = None,
-    reserve: int | None = None,
-    policy: "str | Policy" = "steady",
-    session: str = "main",
-    tenant: str = "local",
-    dialect: str | None = None,
-    carry: str | None = None,
-    parts: Sequence[str] | None = None,
-    metadata: Mapping[str, Setting] | None = None,
-    exclusive: float | None = None,
-    summarizer: Summarizer = None,
-    caps: "Caps | None" = None,
-    reported: "Reported | None" = None,
-    tokenizer: "Tokenizer | None" = None,
-    store: Store | None = None,
-) -> Session:
-    """Open a session: a new one, or a stored one that continues where it ended.
-
-    - `address`: ":memory:", a file's path, or a postgresql:// address
-    - `model`: the model's name; `claude…`, `anthropic/…` and Bedrock's names
-      use Anthropic's API, `gemini-…` Google's, all others OpenAI's chat API
-    - `dialect`: the API to write requests for, where the vendor has several:
-      "openai-responses", "gemini-interactions"
-    - `system`: the system prompt, a text or text blocks
-    - `tools`: as any of these APIs writes them
-    - `window`: tokens in all; by default the catalogue's, else 128,000
-    - `reserve`: tokens of these for the answer; by default a tenth
-    - `policy`: a preset's name, or a `Policy`
-    - `session`, `tenant`: the session's name, and whose it is
-    - `carry`: an earlier session whose record opens a new one; `parts`: what
-      of it, some of "summary", "pins", "files", "facts"; by default all
-    - `metadata`: names and values of your own, kept in the log, never sent
-    - `exclusive`: seconds to hold the session; `Busy` if another worker does
-    - `summarizer`: who adds a narrative to folds: a model's name, a `Model`,
-      a list of these, `Tellers`, or "worker"
-    - `caps`: the most that may be spent, `foldline.session.spending.Caps`
-    - `reported`: what its server says, `foldline.models.servers.Reported`
-    - `tokenizer`: the model's own: a function of a text, or "o200k_base"
-    - `store`: the address's store, if it is open already
-
-    System and tools that are left out stay as they were. Close the session,
-    or use it in a `with` block. More: docs/reference/opening.md.
-    """
-    return Session(
-        run_coroutine(
-            open_session(
-                address,
-                model=model,
-                system=system,
-                tools=tools,
-                window=window,
-                reserve=reserve,
-                policy=policy,
-                session=session,
-                tenant=tenant,
-                dialect=dialect,
-                carry=carry,
-                parts=parts,
-                metadata=metadata,
-                exclusive=exclusive,
-                summarizer=summarizer,
-                caps=caps,
-                reported=reported,
-                tokenizer=tokenizer,
-                store=store,
-            )
-        )
-    )
-
-
-def aopen(  # noqa: PLR0913
-    address: str | os.PathLike[str],
-    *,
-    model: str,
-    system: System | None = None,
-    tools: Sequence[Mapping[str, Any]] = (),
-    window: int | None = None,
-    reserve: int | None = None,
-    policy: "str | Policy" = "steady",
-    session: str = "main",
-    tenant: str = "local",
-    dialect: str | None = None,
-    carry: str | None = None,
-    parts: Sequence[str] | None = None,
-    metadata: Mapping[str, Setting] | None = None,
-    exclusive: float | None = None,
-    summarizer: Summarizer = None,
-    caps: "Caps | None" = None,
-    reported: "Reported | None" = None,
-    tokenizer: "Tokenizer | None" = None,
-    store: Store | None = None,
-) -> "Opening":
-    """Open a session whose methods are awaited.
-
-    The parameters are those of `foldline.open`.
-
-        s = await foldline.aopen("talks.db", model="gpt-6.1-sol")
-        async with foldline.aopen("talks.db", model="gpt-6.1-sol") as s: ...
-
-    The first leaves it to you to `await s.close()`; the second does it.
-    """
-    return Opening(
-        open_session(
-            address,
-            model=model,
-            system=system,
-            tools=tools,
-            window=window,
-            reserve=reserve,
-            policy=policy,
-            session=session,
-            tenant=tenant,
-            dialect=dialect,
-            carry=carry,
-            parts=parts,
-            metadata=metadata,
-            exclusive=exclusive,
-            summarizer=summarizer,
-            caps=caps,
-            reported=reported,
-            tokenizer=tokenizer,
-            store=store,
-        )
-    )
 
 
 class Opening:
@@ -180,7 +52,7 @@ class Opening:
             await self._session.close()
 
 
-async def open_session(  # noqa: PLR0913
+async def open_session(  # noqa: PLR0913 - one keyword per property of a session
     address: str | os.PathLike[str],
     *,
     model: str,
@@ -257,6 +129,70 @@ async def open_session(  # noqa: PLR0913
             await kept.close()
         raise
     return opened
+
+
+def _share_parameters(
+    opener: Callable[P, Coroutine[Any, Any, AsyncSession]],
+) -> Callable[[Callable[[Coroutine[Any, Any, AsyncSession]], R]], Callable[P, R]]:
+    """Give a function that gets a session's opening the parameters of `opener`."""
+
+    def decorate(wait: Callable[[Coroutine[Any, Any, AsyncSession]], R]) -> Callable[P, R]:
+        @wraps(wait)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return wait(opener(*args, **kwargs))
+
+        returned = signature(wait).return_annotation
+        shared = signature(opener).replace(return_annotation=returned)
+        vars(call).update(__signature__=shared, parameters_of=opener)  # for help() and the docs
+        return call
+
+    return decorate
+
+
+@_share_parameters(open_session)
+def open(opening: Coroutine[Any, Any, AsyncSession]) -> Session:  # noqa: A001 - foldline.open
+    """Open a session: a new one, or a stored one that continues where it ended.
+
+    - `address`: ":memory:", a file's path, or a postgresql:// address
+    - `model`: the model's name; `claude…`, `anthropic/…` and Bedrock's names
+      use Anthropic's API, `gemini-…` Google's, all others OpenAI's chat API
+    - `dialect`: the API to write requests for, where the vendor has several:
+      "openai-responses", "gemini-interactions"
+    - `system`: the system prompt, a text or text blocks
+    - `tools`: as any of these APIs writes them
+    - `window`: tokens in all; by default the catalogue's, else 128,000
+    - `reserve`: tokens of these for the answer; by default a tenth
+    - `policy`: a preset's name, or a `Policy`
+    - `session`, `tenant`: the session's name, and whose it is
+    - `carry`: an earlier session whose record opens a new one; `parts`: what
+      of it, some of "summary", "pins", "files", "facts"; by default all
+    - `metadata`: names and values of your own, kept in the log, never sent
+    - `exclusive`: seconds to hold the session; `Busy` if another worker does
+    - `summarizer`: who adds a narrative to folds: a model's name, a `Model`,
+      a list of these, `Tellers`, or "worker"
+    - `caps`: the most that may be spent, `foldline.session.spending.Caps`
+    - `reported`: what its server says, `foldline.models.servers.Reported`
+    - `tokenizer`: the model's own: a function of a text, or "o200k_base"
+    - `store`: the address's store, if it is open already
+
+    System and tools that are left out stay as they were. Close the session,
+    or use it in a `with` block. More: docs/reference/opening.md.
+    """
+    return Session(run_coroutine(opening))
+
+
+@_share_parameters(open_session)
+def aopen(opening: Coroutine[Any, Any, AsyncSession]) -> "Opening":
+    """Open a session whose methods are awaited.
+
+    The parameters are those of `foldline.open`.
+
+        s = await foldline.aopen("talks.db", model="gpt-6.1-sol")
+        async with foldline.aopen("talks.db", model="gpt-6.1-sol") as s: ...
+
+    The first leaves it to you to `await s.close()`; the second does it.
+    """
+    return Opening(opening)
 
 
 def _read_parts(carry: str | None, parts: Sequence[str] | None) -> tuple[str, ...] | None:
