@@ -5,11 +5,15 @@ import json
 import multiprocessing
 import re
 import threading
+from collections import Counter
 
 import pytest
 from openai.types.chat import ChatCompletion
 
 import foldline
+from foldline.core import log
+from foldline.core.log import UserSaid
+from foldline.core.view import View
 from foldline.errors import BadHandle, BadInput, Conflict, NotAnEdit, Overflow
 
 TOOL = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
@@ -167,6 +171,32 @@ def test_overflow_names_the_parts():
     with pytest.raises(Overflow, match=r"system \d,\d\d\d, tools 0") as overflow:
         s.request()
     assert overflow.value.parts["system"] > 2_000
+
+
+def test_a_message_is_checked_once_and_costs_as_much_as_the_first(monkeypatch):
+    """`add` was quadratic: it applied each event to two views and bounded all items in one of them."""
+    counted = Counter()
+
+    def count_calls(owner, name):
+        before = getattr(owner, name)
+
+        def call(*args):
+            counted[name] += 1
+            return before(*args)
+
+        monkeypatch.setattr(owner, name, call)
+
+    with foldline.open(":memory:", model="m", window=1_000_000) as s:
+        talk(s, 30)
+        count_calls(log, "check_event")
+        count_calls(View, "append")
+        count_calls(View, "_bound_item")
+        s.add("one more")
+        s.add("and another")
+        assert counted["check_event"] == counted["append"] == 2
+        assert counted["_bound_item"] <= 10  # not of all 90 messages
+    with foldline.open(":memory:", model="m") as s, pytest.raises(BadInput):
+        s.add(UserSaid(("not a part",)))
 
 
 def test_a_huge_result_is_clipped_and_comes_back():

@@ -7,7 +7,16 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial, wraps
 from time import time
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+)
 
 from foldline.core import log
 from foldline.core.log import (
@@ -62,6 +71,16 @@ class _HasLive(Protocol):
     def live(self) -> "Live": ...
 
 
+class Admitted(NamedTuple):
+    """Events that are checked, and the view after them: the next append may take it."""
+
+    events: Sequence[Event]
+    base: View
+    head: int
+    """Of `base` then."""
+    view: View
+
+
 class Live:
     """One session's log, open."""
 
@@ -89,6 +108,7 @@ class Live:
         """Watchers of folds, and vetoes on them."""
         self.prepared: Prepared | None = None
         """A narrative for the coming fold, once one is found."""
+        self._admitted: Admitted | None = None
         self._written = 0
         self._holder, self._seconds = os.urandom(8).hex(), 0.0
         self._lock: Lock | None = None
@@ -191,7 +211,6 @@ class Live:
         """
         if once is not None:
             entering, _ = self.admit_events(events)
-            _check_events(entering)
             self._unknown = True
             draft = event_log.build_draft(entering)
             end = await self.store.append(self.name, draft, once=once)
@@ -227,6 +246,8 @@ class Live:
             for one in admit(view, event, self.facts):
                 admitted.append(one)
                 view.append(view.head + 1, one)
+        if not any(isinstance(one, log.Edit) for one in admitted):
+            self._admitted = Admitted(admitted, self.view, self.view.head, view)
         return admitted, view
 
     async def append_decision(self, what: Callable[[], Awaitable[Sequence[Event]]]) -> None:
@@ -244,7 +265,10 @@ class Live:
         """Write first, then show: a view never holds what the log does not."""
         if not events:
             return
-        _check_events(events)
+        admitted, self._admitted = self._admitted, None
+        if admitted is None or admitted.events is not events:
+            admitted = None
+            _check_events(events)
         await self._look_up()
         after = self.view.head  # the decision holds for this view and no later one
         if self.lease is not None and self.lease.until - time() < self._seconds / 2:
@@ -263,7 +287,10 @@ class Live:
                 self.passes.report_failed_fold(fault, self.view.model, folds[-1].why)
             raise
         self._written += draft.size
-        await self._apply_events(events)
+        if admitted is not None and admitted.base is self.view and after == admitted.head:
+            self.view, self.report = admitted.view, None
+        else:
+            await self._apply_events(events)
         self._unknown = False
         log_events(self.name, events)
         self.passes.report_folds(events, self.view.model)
