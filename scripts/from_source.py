@@ -52,11 +52,10 @@ def signature(thing: Any, name: str) -> str:
         made = next((one for one in node.body if _is(one, "__init__")), None)
         return _call("", name, made.args, None) if made else f"{name}()"
     shared = _node(getattr(thing, "parameters_of", thing))
-    functions = ast.FunctionDef | ast.AsyncFunctionDef
-    if not isinstance(node, functions) or not isinstance(shared, functions):
+    if not isinstance(shared, ast.FunctionDef | ast.AsyncFunctionDef):
         raise TypeError(f"{name} is neither a function nor a class")
     word = "async " if isinstance(node, ast.AsyncFunctionDef) else ""
-    return _call(word, name, shared.args, node.returns)
+    return _call(word, name, shared.args, getattr(node, "returns", None))
 
 
 def gives(thing: Any) -> str:
