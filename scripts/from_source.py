@@ -49,7 +49,7 @@ def signature(thing: Any, name: str) -> str:
     """How a function is called, by another name where it has one."""
     node = _node(thing)
     if isinstance(node, ast.ClassDef):
-        made = next((one for one in node.body if _is(one, "__init__")), None)
+        made: Any = next((one for one in node.body if _is(one, "__init__")), None)
         return _call("", name, made.args, None) if made else f"{name}()"
     shared = _node(getattr(thing, "parameters_of", thing))
     if not isinstance(shared, ast.FunctionDef | ast.AsyncFunctionDef):
