@@ -297,9 +297,9 @@ def _describe_surroundings(
 
 
 def _describe_request(call: LoggedCall, view: View) -> RequestState:
-    told = Instructed(view.instructions.parts, view.newest.tools)
+    instructed = Instructed(view.instructions.parts, view.newest.tools)
     thinking = parse_thinking_parameters(call.asked) if call.asked else ""
-    return RequestState(model=view.model, told=told, thinking=thinking)
+    return RequestState(model=view.model, instructed=instructed, thinking=thinking)
 
 
 def _record_call(call: LoggedCall) -> RecordedCall:
