@@ -135,11 +135,11 @@ def test_a_corrected_fact_is_stale_where_only_the_old_value_stands():
 
 @pytest.mark.parametrize("speaker", SPEAKERS)
 def test_a_speaker_has_many_ways_to_say_a_fact(speaker):
-    forms = planted._SAID[speaker]
+    forms = planted.TABLES.said[speaker]
     assert len({*forms}) >= 12
-    for form in (*forms, *planted._CORRECTED[speaker]):
+    for form in (*forms, *planted.TABLES.corrected[speaker]):
         for flavour in FLAVOURS:
-            for attribute in planted._ATTRIBUTES[flavour]:
+            for attribute in planted.TABLES.attributes[flavour]:
                 said = planted._fill_template(
                     form, "north gate", attribute, value="5123", stale="4000"
                 )

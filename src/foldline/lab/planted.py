@@ -12,14 +12,17 @@ The same seed always makes the same conversation.
 Four kinds: `single`, said once; `corrected`, an old value and later a new one; `two-part`, two
 sentences in different messages which only together give the answer; `never`, asked but never said.
 """
-# ruff: noqa: E501, S311, SIM905 - tables of sentences and words; reproducible, not secret
+# ruff: noqa: E501, S311 - made-up texts; reproducible, not secret
 
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from random import Random
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 Flavour: TypeAlias = Literal["prose", "code"]
 FactKind: TypeAlias = Literal["single", "corrected", "two-part", "never"]
@@ -149,190 +152,28 @@ class _Attribute(NamedTuple):
         return self.name.replace(" ", "_")
 
 
-_ATTRIBUTES: dict[Flavour, tuple[_Attribute, ...]] = {
-    "prose": (
-        _Attribute("service port", "port"),
-        _Attribute("person to call", "person"),
-        _Attribute("handover date", "date"),
-        _Attribute("standby host", "host"),
-        _Attribute("code word", "word"),
-        _Attribute("archive folder", "path"),
-        _Attribute("approved version", "version"),
-        _Attribute("sealed checksum", "hash"),
-        _Attribute("load limit", "weight", ", with its unit"),
-        _Attribute("spending cap", "money", ", with its currency"),
-        _Attribute("permit number", "permit"),
-        _Attribute("deputy", "person"),
-    ),
-    "code": (
-        _Attribute("debug port", "port"),
-        _Attribute("reviewer", "person"),
-        _Attribute("freeze date", "date"),
-        _Attribute("build host", "host"),
-        _Attribute("branch name", "word"),
-        _Attribute("fixture file", "file"),
-        _Attribute("pinned version", "version"),
-        _Attribute("last good commit", "hash"),
-        _Attribute("time limit", "time", ", with its unit"),
-        _Attribute("entry function", "function"),
-        _Attribute("eviction setting", "setting"),
-        _Attribute("feature flag", "flag"),
-    ),
-}
+class _Tables(msgspec.Struct, frozen=True):
+    """Sentences and words, from `planted.json`."""
 
-_QUALITIES = "northern southern upper lower spring autumn granite maple coastal inland early late brick harbour timber orchard meadow summit tidal alpine".split()
-_THINGS: dict[Flavour, Sequence[str]] = {
-    "prose": "hangar pavilion ferry cannery greenhouse archive depot clinic library foundry market nursery kiosk workshop terminal cinema dairy reservoir".split(),
-    "code": "parser scheduler renderer indexer importer uploader tokenizer allocator resolver notifier compactor debouncer throttle exporter validator mapper sampler router".split(),
-}
-_FIRST = "Adela Bertil Cosima Dragan Edda Fabio Gunnel Hamza Ilka Jorge Kirsi Lamine Mirela Nils Ottilie Pilar Radek Saoirse Teodor Ulla Viggo Wanda Xenia Zoltan".split()
-_LAST = "Abelard Bjornsen Calloway Drumm Esposito Farkas Gallagher Hruska Iglesias Jansky Kowalke Lunde Marchetti Nakagawa Oyelaran Petrossian Ravn Stoyanov Thibault Urbina Voss Wexler Yilmaz Zabala".split()
-_ROOTS = "anvil barley candle drizzle elbow fiddle gravel hinge icicle jigsaw kettle lantern mosaic nectar oatmeal pepper quiver ribbon saddle thimble umbrella velvet walnut yarrow".split()
-_VERBS = "settle drain probe weave fetch trim bind rotate splice merge flush stage".split()
-_MONTHS = (
-    "January February March April May June July August September October November December".split()
-)
-_CREWS = "Arbutus Bergamot Calamus Damiana Elecampane Feverfew Galangal Hyssop Juniper Kinnikinnick Lovage Mallow Nigella Orris Perilla Quassia Rampion Sorrel Tamarisk Valerian".split()
+    attributes: dict[Flavour, tuple[_Attribute, ...]]
+    qualities: tuple[str, ...]
+    things: dict[Flavour, tuple[str, ...]]
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    roots: tuple[str, ...]
+    verbs: tuple[str, ...]
+    months: tuple[str, ...]
+    crews: tuple[str, ...]
+    said: dict[FactSpeaker, tuple[str, ...]]
+    corrected: dict[FactSpeaker, tuple[str, ...]]
+    linked: dict[FactSpeaker, tuple[str, ...]]
+    open: tuple[str, ...]
+    questions: tuple[str, ...]
+    chat: dict[Flavour, tuple[str, ...]]
+    acks: tuple[str, ...]
 
-_SAID: dict[FactSpeaker, tuple[str, ...]] = {
-    "user": (
-        "By the way, the {what} of {it} is {value}.",
-        "Before I forget: the {what} of {it} is {value}, and I would rather not have to look that up again next week.",
-        "{value} is the {what} of {it}.",
-        "They finally told me the {what} of {it}: {value}.",
-        "For {it} please use {value} as the {what}.",
-        "I asked around this morning, two people were not sure, but the {what} of {it} turns out to be {value}.",
-        "One thing to remember about {it}, its {what} is {value}.",
-        "Put {value} down as the {what} of {it}, would you?",
-        "We settled on {value} for {it}, I mean as its {what}.",
-        "It came up in the meeting that {it} has {value} as its {what}, which surprised me a little, though nobody objected.",
-        "My note says: {it}, {what}, {value}.",
-        "If anyone asks you for the {what} of {it}, the answer is {value}.",
-        "So {it} gets {value} as its {what}; everything else about it stays as it was.",
-        "According to the paper on my desk the {what} of {it} has to be {value}.",
-    ),
-    "assistant": (
-        "I recorded {value} as the {what} of {it}.",
-        "Done: the {what} of {it} is {value}.",
-        "I checked, and the {what} of {it} is {value}; the other entries on that page did not concern us.",
-        "For {it} I chose {value} as the {what}, because the alternatives were already taken.",
-        "The {what} of {it} is now {value}.",
-        "While I looked at the rest I also found out that {it} has {value} as its {what}, so that question can be closed.",
-        "{value} is what I used as the {what} of {it}.",
-        "I have set up {it} with {value} as its {what}.",
-        "A side remark on {it}: its {what} is {value}.",
-        "After comparing the three candidates I went with {value} for the {what} of {it}, and wrote the reason into the plan.",
-        "Result for {it}: the {what} is {value}.",
-        "As far as I can tell the {what} of {it} should be {value}, and I will treat it that way from here on.",
-        "I gave {it} the {what} {value}.",
-        "To keep it short: {it} uses {value} as its {what}.",
-    ),
-    "result": (
-        "unit={slug} {key}={value} state=ok",
-        '{{"unit": "{slug}", "{key}": "{value}", "checked": true}}',
-        "| {slug} | {key} | {value} |",
-        "2031-02-11T08:14:07Z INFO {slug}: {key} is {value}",
-        "{slug}.{key}: {value}",
-        'SETTINGS["{slug}"]["{key}"] = "{value}"',
-        "{slug}    {key}    {value}    current",
-        "export {shout}={value}",
-        "[{slug}] {key} := {value} (from the registry)",
-        '<entry unit="{slug}" {key}="{value}"/>',
-        '+    "{slug}.{key}": "{value}",',
-        "{slug},{key},{value},active",
-        "note: {slug} -> {key} {value}",
-        "    assert load('{slug}').{key} == '{value}'",
-    ),
-}
-_CORRECTED: dict[FactSpeaker, tuple[str, ...]] = {
-    "user": (
-        "Correction: the {what} of {it} is {value}, not {stale}.",
-        "I told you something wrong earlier, the {what} of {it} is {value}.",
-        "The {what} of {it} changed again and is {value} from now on.",
-        "Forget what I said about {it}; its {what} is {value}.",
-        "They moved it once more: {it} has {value} as its {what} instead of {stale}.",
-        "Sorry, I misread my own note, {value} is the right {what} for {it}.",
-    ),
-    "assistant": (
-        "I have to correct myself: the {what} of {it} is {value}, no longer {stale}.",
-        "I changed the {what} of {it} to {value}.",
-        "The {what} of {it} that I gave before did not work, so it is {value} now.",
-        "Update on {it}: its {what} is {value} since this morning.",
-        "I replaced {stale} by {value} as the {what} of {it}.",
-        "On second thought I moved {it} over to {value} as its {what}.",
-    ),
-    "result": (
-        "unit={slug} {key}={value} state=changed",
-        '{{"unit": "{slug}", "{key}": "{value}", "previous": "{stale}"}}',
-        "2031-02-12T10:41:55Z WARN {slug}: {key} was {stale}, is {value}",
-        "{slug}.{key}: {value}  # changed",
-        "| {slug} | {key} | {value} |",
-        '+    "{slug}.{key}": "{value}",',
-    ),
-}
-_LINKED: dict[FactSpeaker, tuple[str, ...]] = {
-    "user": (
-        "{It} is looked after by the {link} crew.",
-        "Since last month the {link} crew is responsible for {it}.",
-        "You will have noticed that {it} went to the {link} crew.",
-        "For anything about {it} we go to the {link} crew.",
-    ),
-    "assistant": (
-        "I see that {it} is looked after by the {link} crew.",
-        "According to the plan {it} belongs to the {link} crew.",
-        "I assigned {it} to the {link} crew.",
-        "The {link} crew has taken over {it}.",
-    ),
-    "result": (
-        "unit={slug} crew={link} shift=2",
-        '{{"unit": "{slug}", "crew": "{link}"}}',
-        "{slug}.crew: {link}",
-        "| {slug} | crew | {link} |",
-    ),
-}
-_OPEN = (
-    "I still owe you the {what} of {it}.",
-    "Nobody could tell me the {what} of {it} so far.",
-    "The {what} of {it} has not been decided.",
-    "I have not heard anything about the {what} of {it} yet.",
-)
-_QUESTIONS = (
-    "What is the {what} of {it}{hint}?",
-    "Which {what} does {it} have{hint}?",
-    "Tell me the {what} of {it}{hint}.",
-    "Do you remember the {what} of {it}{hint}? What is it?",
-)
 
-_CHAT: dict[Flavour, tuple[str, ...]] = {
-    "prose": (
-        "Can you go on with the list from yesterday?",
-        "The printer on our floor has given up, so I am reading all of this on a small screen.",
-        "What would you do next?",
-        "I was on the phone for an hour and lost track a little, so take it slowly please.",
-        "Good, that is clear to me.",
-        "Please check the overview once more and tell me if anything looks out of place.",
-        "We have visitors on Thursday, until then I would like to have the worst of it behind us.",
-        "Fine. And the rest?",
-        "It rains in again over by the stairs, which is not your problem, but it explains my mood.",
-        "Do we have to do that today, or can it wait until the others are back from their break?",
-        "Show me what the system says about it.",
-        "Thanks.",
-    ),
-    "code": (
-        "Run the tests again, please.",
-        "Let us look at the module before we change anything.",
-        "It works on my machine, which as we both know means nothing at all.",
-        "Can you open the file and tell me what it does?",
-        "I would prefer a smaller change than that.",
-        "CI is slow today, somebody started the nightly jobs by hand.",
-        "OK, next.",
-        "Why does that take so long? It was quicker before the refactoring, if I remember correctly.",
-        "Please do not touch the public interface, two other teams import from it.",
-        "Check the log of the last run as well.",
-        "I pushed something unrelated in between, so pull first.",
-        "Thanks.",
-    ),
-}
+TABLES = msgspec.json.decode((files("foldline.lab") / "planted.json").read_bytes(), type=_Tables)
 TOOLS: tuple[dict[str, Any], ...] = tuple(
     {
         "type": "function",
@@ -345,18 +186,6 @@ TOOLS: tuple[dict[str, Any], ...] = tuple(
     for name in ("read_log", "show_overview", "list_records", "read_file", "run_tests")
 )
 """The tools whose calls the conversations have."""
-_ACKS = (
-    "Understood.",
-    "All right, I will go on with the next item.",
-    "Noted, thank you.",
-    "I have looked at it and found nothing that would stop us; the next step is the one we had planned anyway.",
-    "That makes sense. I would leave it as it is for now and come back to it when the other points are settled.",
-    "Yes.",
-    "Everything looks as expected so far, there is no need to decide anything yet.",
-    "I went through the output line by line: most of it repeats what we saw before, and the few new lines are harmless.",
-    "Sure, I can do that after this one.",
-    "Let me know if you want more detail on any of these; otherwise I continue.",
-)
 
 
 class _Maker:
@@ -365,11 +194,13 @@ class _Maker:
     def __init__(self, random: Random, flavour: Flavour) -> None:
         self.random = random
         self.flavour: Flavour = flavour
-        pairs = [f"{quality} {thing}" for quality in _QUALITIES for thing in _THINGS[flavour]]
+        pairs = [
+            f"{quality} {thing}" for quality in TABLES.qualities for thing in TABLES.things[flavour]
+        ]
         self.subjects = random.sample(pairs, len(pairs))
         self.mentioned = self.subjects[:24] + self.subjects[-24:]
         """Subjects that occur in results; about half of them have a fact, too."""
-        self.crews = random.sample(_CREWS, len(_CREWS))
+        self.crews = random.sample(TABLES.crews, len(TABLES.crews))
         self.taken: list[str] = []
         self.noise = ""
         self.heartbeat = f"heartbeat from node {random.randint(2, 9)}: all checks passed"
@@ -399,10 +230,10 @@ class _Maker:
         return turns
 
     def _choose_chat(self) -> list[str]:
-        return self.random.sample(_CHAT[self.flavour], self.random.randint(1, 3))
+        return self.random.sample(TABLES.chat[self.flavour], self.random.randint(1, 3))
 
     def _choose_acks(self) -> list[str]:
-        return self.random.sample(_ACKS, self.random.randint(1, 3))
+        return self.random.sample(TABLES.acks, self.random.randint(1, 3))
 
     def plant_facts(
         self, turns: list[_MadeTurn], wanted: int
@@ -422,21 +253,21 @@ class _Maker:
         self, turns: list[_MadeTurn], kind: FactKind, speaker: FactSpeaker
     ) -> tuple[PlantedFact, tuple[_Spot, ...]]:
         subject = self.subjects.pop()
-        attribute = self.random.choice(_ATTRIBUTES[self.flavour])
+        attribute = self.random.choice(TABLES.attributes[self.flavour])
         if kind == "never":
             return self._plant_open_question(turns, speaker, subject, attribute)
         value, stale, link = self._draw_value(attribute.form), "", ""
         asked = f"the {subject}"
-        said = self.random.choice(_SAID[speaker])
+        said = self.random.choice(TABLES.said[speaker])
         if kind == "corrected":
             stale = self._draw_value(attribute.form)
             old = _fill_template(said, subject, attribute, value=stale)
-            again = self.random.choice(_CORRECTED[speaker])
+            again = self.random.choice(TABLES.corrected[speaker])
             sentences = [old, _fill_template(again, subject, attribute, value=value, stale=stale)]
         elif kind == "two-part":
             link = self.crews.pop()
             asked = f"the crew that looks after the {subject}"
-            linked = self.random.choice(_LINKED[speaker])
+            linked = self.random.choice(TABLES.linked[speaker])
             sentences = [
                 _fill_template(linked, subject, attribute, value=value, link=link),
                 _fill_template(said, f"{link} crew", attribute, value=value),
@@ -454,24 +285,24 @@ class _Maker:
         self, turns: list[_MadeTurn], speaker: FactSpeaker, subject: str, attribute: _Attribute
     ) -> tuple[PlantedFact, tuple[_Spot, ...]]:
         """Say that the value is not known, or nothing; a result says another attribute's value."""
-        others = [one for one in _ATTRIBUTES[self.flavour] if one.form != attribute.form]
+        others = [one for one in TABLES.attributes[self.flavour] if one.form != attribute.form]
         other = self.random.choice(others)
         if speaker == "result":
             said = _fill_template(
-                self.random.choice(_SAID[speaker]),
+                self.random.choice(TABLES.said[speaker]),
                 subject,
                 other,
                 value=self._draw_value(other.form),
             )
         else:
-            said = _fill_template(self.random.choice(_OPEN), subject, attribute)
+            said = _fill_template(self.random.choice(TABLES.open), subject, attribute)
         for spot in self._choose_spots(turns, speaker, 1):
             self._insert_sentence(turns, spot, said)
         question = self._make_question(f"the {subject}", attribute)
         return PlantedFact("never", speaker, subject, question, UNKNOWN), ()
 
     def _make_question(self, asked: str, attribute: _Attribute) -> str:
-        form = self.random.choice(_QUESTIONS)
+        form = self.random.choice(TABLES.questions)
         return form.format(what=attribute.name, it=asked, hint=attribute.hint)
 
     def _choose_spots(
@@ -507,16 +338,14 @@ class _Maker:
 
     def _draw_form(self, form: str) -> str:
         random = self.random
-        root = random.choice(_ROOTS)
+        root = random.choice(TABLES.roots)
         match form:
             case "port":
                 return str(random.randint(2048, 48999))
             case "person":
-                return f"{random.choice(_FIRST)} {random.choice(_LAST)}"
+                return f"{random.choice(TABLES.first)} {random.choice(TABLES.last)}"
             case "date" if random.random() < 0.5:  # noqa: PLR2004 - one half in each form
-                return (
-                    f"{random.randint(1, 28)} {random.choice(_MONTHS)} {random.randint(2032, 2039)}"
-                )
+                return f"{random.randint(1, 28)} {random.choice(TABLES.months)} {random.randint(2032, 2039)}"
             case "date":
                 return f"{random.randint(2032, 2039)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}"
             case "host":
@@ -524,11 +353,11 @@ class _Maker:
                     f"{root}{random.randint(11, 98)}.{random.choice(('lan', 'intern', 'example'))}"
                 )
             case "word":
-                return f"{root}-{random.choice(_ROOTS)}"
+                return f"{root}-{random.choice(TABLES.roots)}"
             case "path":
-                return f"/srv/{root}/{random.choice(_ROOTS)}-{random.randint(10, 99)}"
+                return f"/srv/{root}/{random.choice(TABLES.roots)}-{random.randint(10, 99)}"
             case "file":
-                return f"tests/{root}/{random.choice(_ROOTS)}_{random.randint(10, 99)}.json"
+                return f"tests/{root}/{random.choice(TABLES.roots)}_{random.randint(10, 99)}.json"
             case "version":
                 return f"{random.randint(2, 19)}.{random.randint(10, 49)}.{random.randint(10, 99)}"
             case "hash":
@@ -542,11 +371,11 @@ class _Maker:
             case "permit":
                 return f"{random.choice('BDFGKLMNR')}{random.choice('BDFGKLMNR')}-{random.randint(1000, 9999)}-{random.choice('STVXZ')}"
             case "function":
-                return f"{random.choice(_VERBS)}_{root}_{random.choice(_ROOTS)}"
+                return f"{random.choice(TABLES.verbs)}_{root}_{random.choice(TABLES.roots)}"
             case "setting":
                 return f"{root}/{random.randint(110, 989)}"
             case _:
-                return f"enable-{root}-{random.choice(_ROOTS)}"
+                return f"enable-{root}-{random.choice(TABLES.roots)}"
 
     def _make_result(self) -> tuple[str, str, list[str]]:
         """Make a tool's result that nobody asks about."""
@@ -599,7 +428,7 @@ class _Maker:
         random = self.random
         lines = ["from dataclasses import dataclass", ""]
         for _ in range(count // 3):
-            name = f"{random.choice(_VERBS)}_rows_{random.randint(1, 99)}"
+            name = f"{random.choice(TABLES.verbs)}_rows_{random.randint(1, 99)}"
             lines += [
                 f"def {name}(rows, limit={random.randint(1, 60)}):",
                 f'    """{random.choice(("Return", "Drop", "Count"))} the rows that are {random.choice(("late", "empty", "new", "known"))}."""',
@@ -611,7 +440,7 @@ class _Maker:
     def _make_test_output(self, count: int) -> tuple[str, list[str]]:
         random = self.random
         cases = [
-            f"tests/test_{random.choice(_VERBS)}.py::test_case_{random.randint(1, 99)} PASSED [{100 * (number + 1) // count:3}%]"
+            f"tests/test_{random.choice(TABLES.verbs)}.py::test_case_{random.randint(1, 99)} PASSED [{100 * (number + 1) // count:3}%]"
             for number in range(count)
         ]
         return "run_tests", [*cases, f"{count} passed in {random.random() * 9:.2f}s"]
