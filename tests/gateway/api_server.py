@@ -11,8 +11,13 @@ from http.client import HTTPConnection
 import uvicorn
 
 from foldline.apps.gateway.api import PoolPlace, sessions_api
+from foldline.apps.gateway.provider_routes import ALL_MODELS
 from foldline.stores.open_store import store_at
 from foldline.testing import ScriptedModel
+
+
+async def is_valid():
+    return True
 
 
 class Served:
@@ -22,6 +27,7 @@ class Served:
         self.address, self.more = address, more
         self.model = model or ScriptedModel(lambda _: "ok", name="scripted")
         self.tenant_header = b"x-tenant"
+        self.forgotten = None
 
     def model_of(self, name, tenant):
         """As an operator would name upstreams."""
@@ -45,9 +51,12 @@ class Served:
                     await send({"type": "lifespan.shutdown.complete"})
                     return
         tenant = dict(scope["headers"]).get(self.tenant_header)
-        if tenant:  # as an authenticating layer would
-            scope = {**scope, "state": {"tenant": tenant.decode()}}
-        await self.api(scope, receive, send)
+        state = {  # as an authenticating layer would
+            "tenant": tenant.decode() if tenant else "local",
+            "owner": "", "admin": True, "words": True, "models": ALL_MODELS, "is_valid": is_valid,
+        }  # fmt: skip
+        state = {name: value for name, value in state.items() if name != self.forgotten}
+        await self.api({**scope, "state": state}, receive, send)
 
     def call(  # noqa: PLR0913 - HTTP
         self, method, path, body=None, *, tenant=None, accept=None, headers=None, raw=None

@@ -90,6 +90,20 @@ def test_a_message_is_answered_and_the_log_keeps_it():
         assert [one["name"] for one in rest["sessions"]] == [max("talk", named)]
 
 
+@pytest.mark.parametrize("forgotten", ["tenant", "owner", "admin", "words", "models", "is_valid"])
+def test_a_mount_that_forgets_who_asks_is_refused(forgotten):
+    with serving() as api:
+        api.made("talk")
+        api.say("talk", "Hello")
+        before = api.events("talk")
+        api.forgotten = forgotten
+        assert api.call("GET", "/sessions/talk/events")[0] == 500
+        assert api.call("POST", "/sessions/talk/messages", {"text": "More"})[0] == 500
+        assert api.call("GET", "/sessions")[0] == 500
+        api.forgotten = None
+        assert api.events("talk") == before
+
+
 def test_every_verb_does_what_the_library_does():  # noqa: PLR0915 - there are many
     """DESIGN §9: the same verbs everywhere."""
     with serving(model=ScriptedModel(lambda _: LONG * 10, name="scripted")) as api:

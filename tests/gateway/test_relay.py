@@ -484,7 +484,7 @@ INSIDE = b"\r\nUpgrade: in body"
 @pytest.mark.parametrize("cut", [0, 30, OFFER.index(b"\r\nUpgrade")])
 def test_an_offer_of_another_protocol_costs_no_body(cut):
     """Java's client offers h2c with every request; the body passes, and the connection goes on."""
-    with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 20) as wire:  # fmt: skip
+    with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 60) as wire:  # fmt: skip
         for _ in range(3):
             wire.sendall(OFFER[:cut])
             time.sleep(0.05)
@@ -505,7 +505,7 @@ def test_an_offer_that_is_not_seen_is_refused(monkeypatch):
         was_read.set()
 
     monkeypatch.setattr(HttpToolsProtocol, "data_received", read_and_tell)
-    with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 20) as wire:  # fmt: skip
+    with Upstream() as upstream, Served(upstream.url) as gateway, socket.create_connection(("127.0.0.1", gateway.port), 60) as wire:  # fmt: skip
         cut = OFFER.index(b"\r\nUpgrade") + 5
         wire.sendall(OFFER[:cut])
         assert was_read.wait(60)  # read together, the header would be seen

@@ -3,12 +3,13 @@
     api = sessions_api(PoolPlace(store=store, model_of=upstream))
     await api.close(seconds=30)         # lets turns end, then stops them
 
-Whoever mounts the app checks who asks, and says so in `scope["state"]`:
+The application that mounts it checks who asks, and says so in `scope["state"]`; a request without
+one of these answers 500 and does nothing:
 
-    tenant    "local" if it is missing
-    owner     whose sessions are made and seen; without one, all of the tenant's are seen
+    tenant    whose sessions they are
+    owner     whose sessions are made and seen; "" for none in particular
     admin     whether all of the tenant's are seen although there is an owner
-    words     whether what was said may be read and changed; True if it is missing
+    words     whether what was said may be read and changed
     models    `ModelLimits`: the models that may be asked
     is_valid  an async function: whether the client may still listen to a long answer
 """
@@ -40,7 +41,6 @@ from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api.routes import ROUTES, Route
 from foldline.apps.gateway.api.schemas import NothingSchema
-from foldline.apps.gateway.provider_routes import ALL_MODELS
 from foldline.apps.gateway.session_shares import is_shared
 from foldline.errors import BadInput
 from foldline.stores.base import Name
@@ -85,9 +85,8 @@ class SessionsApi:
     async def _build_call(
         self, scope: Scope, receive: Receive, route: Route, path: tuple[str, ...]
     ) -> ApiCall:
-        state: dict[str, Any] = scope.get("state") or {}
-        owner: str = state.get("owner") or ""
-        tenant, words = state.get("tenant") or "local", state.get("words", True)
+        state: dict[str, Any] = scope["state"]
+        tenant, owner, words = state["tenant"], state["owner"], state["words"]
         if not words and route.access != "figures":
             await self._check_shared(route, Name(tenant, path[0]) if path else None, owner)
         pairs = scope["headers"]
@@ -101,11 +100,11 @@ class SessionsApi:
             tenant,
             owner,
             getattr(state.get("client"), "name", ""),
-            state.get("admin", not owner),
+            state["admin"],
             words,
             route.access != "owner",
-            state.get("models", ALL_MODELS),
-            state.get("is_valid", _is_valid),
+            state["models"],
+            state["is_valid"],
             path,
             headers,
             receive,
@@ -123,10 +122,6 @@ class SessionsApi:
         raise Forbidden(
             "this key reads figures without words; an owner or an admin may share a session with it"
         )
-
-
-async def _is_valid() -> bool:
-    return True
 
 
 def _split_path(scope: Scope) -> tuple[str, ...]:
