@@ -25,7 +25,7 @@ _HOST = re.compile(r"^https?://(?:[^/@?#]*@)?(\[[^\]]*\]|[^/:?#]*)", re.IGNORECA
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class ModelProvider:
     """Who serves models, by the prefixes that name it."""
 
     prefixes: tuple[str, ...]
@@ -44,52 +44,54 @@ class Provider:
 
 
 PROVIDERS = (
-    Provider(("openai",), ("openai.com",), own=("openai/gpt-oss",)),
-    Provider(("anthropic",), ("anthropic.com",), dialect="anthropic"),
-    Provider(("google", "gemini", "models"), (_GOOGLE_HOST,), dialect=""),
-    Provider(("vertex_ai", "vertex"), _VERTEX_HOSTS, dialect=""),
-    Provider(("bedrock/converse", "bedrock/invoke", "bedrock"), _BEDROCK_HOSTS, dialect=""),
-    Provider(("azure",), ("azure.com",), variable="AZURE_OPENAI_API_KEY"),
-    Provider(
+    ModelProvider(("openai",), ("openai.com",), own=("openai/gpt-oss",)),
+    ModelProvider(("anthropic",), ("anthropic.com",), dialect="anthropic"),
+    ModelProvider(("google", "gemini", "models"), (_GOOGLE_HOST,), dialect=""),
+    ModelProvider(("vertex_ai", "vertex"), _VERTEX_HOSTS, dialect=""),
+    ModelProvider(("bedrock/converse", "bedrock/invoke", "bedrock"), _BEDROCK_HOSTS, dialect=""),
+    ModelProvider(("azure",), ("azure.com",), variable="AZURE_OPENAI_API_KEY"),
+    ModelProvider(
         ("openrouter",), ("openrouter.ai",), "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"
     ),
-    Provider(
+    ModelProvider(
         ("groq",),
         ("groq.com",),
         "https://api.groq.com/openai/v1",
         "GROQ_API_KEY",
         own=("groq/compound",),
     ),
-    Provider(("deepseek",), ("deepseek.com",), "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-    Provider(("xai",), ("x.ai",), "https://api.x.ai/v1", "XAI_API_KEY"),
-    Provider(("mistral",), ("mistral.ai",), "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    Provider(
+    ModelProvider(("deepseek",), ("deepseek.com",), "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+    ModelProvider(("xai",), ("x.ai",), "https://api.x.ai/v1", "XAI_API_KEY"),
+    ModelProvider(("mistral",), ("mistral.ai",), "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    ModelProvider(
         ("together_ai", "together"),
         ("together.xyz", "together.ai"),
         "https://api.together.xyz/v1",
         "TOGETHER_API_KEY",
     ),
-    Provider(
+    ModelProvider(
         ("fireworks_ai",),
         ("fireworks.ai",),
         "https://api.fireworks.ai/inference/v1",
         "FIREWORKS_API_KEY",
     ),
-    Provider(("cerebras",), ("cerebras.ai",), "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    Provider(
+    ModelProvider(
+        ("cerebras",), ("cerebras.ai",), "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"
+    ),
+    ModelProvider(
         ("moonshot",),
         ("moonshot.ai", "moonshot.cn"),
         "https://api.moonshot.ai/v1",
         "MOONSHOT_API_KEY",
     ),
-    Provider(("ollama", "ollama_chat"), address="http://127.0.0.1:11434/v1", is_local=True),
-    Provider(("lm_studio", "lmstudio"), address="http://127.0.0.1:1234/v1", is_local=True),
-    Provider(("hosted_vllm", "vllm"), address="http://127.0.0.1:8000/v1", is_local=True),
+    ModelProvider(("ollama", "ollama_chat"), address="http://127.0.0.1:11434/v1", is_local=True),
+    ModelProvider(("lm_studio", "lmstudio"), address="http://127.0.0.1:1234/v1", is_local=True),
+    ModelProvider(("hosted_vllm", "vllm"), address="http://127.0.0.1:8000/v1", is_local=True),
 )
 """Every provider that a prefix may name; the longer prefixes of each first."""
 
 
-def split_provider(model: str) -> tuple[Provider | None, str]:
+def split_provider(model: str) -> tuple[ModelProvider | None, str]:
     """Split a name into the provider that its prefix names, and the rest."""
     lower = model.lower()
     for provider in PROVIDERS:
@@ -99,7 +101,7 @@ def split_provider(model: str) -> tuple[Provider | None, str]:
     return None, model
 
 
-def find_address_provider(address: str) -> Provider | None:
+def find_address_provider(address: str) -> ModelProvider | None:
     """Return whose address it is, if it is that of a provider we know."""
     found = _HOST.match(address)
     host = f".{found[1].lower().rstrip('.')}" if found else ""
@@ -136,7 +138,7 @@ def is_served_elsewhere(model: str, address: str) -> bool:
     return bool(provider.address) and not served.address
 
 
-def _is_asked(provider: Provider, model: str, address: str | None) -> bool:
+def _is_asked(provider: ModelProvider, model: str, address: str | None) -> bool:
     """Whether the provider that a prefix names is the one that is asked."""
     if address is None:
         return "google" not in provider.prefixes or names_gemini(model)

@@ -69,7 +69,7 @@ class Contender(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """One call of a replay."""
 
     sent: CacheCall
@@ -85,7 +85,7 @@ class Replayed:
 
     recorded: Recorded
     policy: str
-    steps: list[Step]
+    steps: list[ReplayStep]
     blocked: int
     """Calls that could not be made to fit."""
 
@@ -98,7 +98,7 @@ class Replayed:
 def replay_session(recorded: Recorded, contender: Contender) -> Replayed:
     """Replay a session under a contender."""
     counted = {call.at: call for call in recorded.calls}
-    steps: list[Step] = []
+    steps: list[ReplayStep] = []
     blocked, last = 0, 0.0
     model, asked = recorded.model, ""  # the current model, and the one that was called last
     for at, event in enumerate(recorded.events):
@@ -130,7 +130,7 @@ def replay_session(recorded: Recorded, contender: Contender) -> Replayed:
                         )
                         asked = model
                         texts = tuple(piece.text for piece in offer.pieces)
-                        steps.append(Step(sent, texts, event, offer.folds))
+                        steps.append(ReplayStep(sent, texts, event, offer.folds))
                 contender.take(event)
             case UserSaid() | ToolReturned() | Instructed():
                 contender.take(event)

@@ -25,7 +25,7 @@ from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor
 from foldline.dialects.json_slices import parse_object
 from foldline.dialects.model_names import (
-    Provider,
+    ModelProvider,
     find_address_provider,
     needs_cloud_client,
     split_provider,
@@ -152,7 +152,7 @@ def _find_provider_key(model: str, address: str | None) -> str | None:
     Another provider's key is never sent to one that the prefix names.
     """
     named, _ = split_provider(model)
-    served: Provider | None = find_address_provider(address) if address else None
+    served: ModelProvider | None = find_address_provider(address) if address else None
     if named is not None and named.is_local and address == named.address:
         return _NO_KEY
     if served is None or not served.variable:

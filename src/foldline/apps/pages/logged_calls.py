@@ -25,7 +25,7 @@ from foldline.core.spine import Range, Spine
 from foldline.core.view import View, load
 from foldline.lab.bill.cache import rules_for
 from foldline.lab.bill.causes import (
-    Around,
+    CallContext,
     RequestState,
     find_cold_cause,
     format_duration,
@@ -275,7 +275,7 @@ def explain_cache(near: NearbyCalls, view: View, past: View | None, facts: Facts
 
 def _describe_surroundings(
     near: NearbyCalls, call: LoggedCall, before: LoggedCall, view: View, past: View
-) -> Around:
+) -> CallContext:
     edited, spoke, heard = "", False, False
     for row in near.rows:
         if not before.at < row.seq <= call.shown + 1:
@@ -286,7 +286,7 @@ def _describe_surroundings(
             heard = True
             event = log.decode_event(row.body) if row.kind == "user_said" else None
             spoke = spoke or (isinstance(event, UserSaid) and by_user(event))
-    return Around(
+    return CallContext(
         call.at,
         _describe_request(call, view),
         _describe_request(before, past),

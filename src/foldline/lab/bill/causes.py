@@ -272,7 +272,7 @@ class RequestState:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class CallContext:
     """What happened between a call and the last billed call before it."""
 
     at: int
@@ -299,10 +299,10 @@ class ColdCause(NamedTuple):
     detail: str = ""
 
 
-def collect_call_contexts(recorded: Recorded) -> dict[int, Around]:
+def collect_call_contexts(recorded: Recorded) -> dict[int, CallContext]:
     """Return what preceded every call, by its place; unbilled calls leave no state."""
     billed = {call.at for call in recorded.calls if call.input or not recorded.counts}
-    walk, found = _LogWalk(_is_imported(recorded.events)), dict[int, Around]()
+    walk, found = _LogWalk(_is_imported(recorded.events)), dict[int, CallContext]()
     marks = sorted(recorded.marks, key=lambda mark: mark.at)
     for at, event in enumerate(recorded.events):
         while marks and marks[0].at <= at:
@@ -341,9 +341,9 @@ class _LogWalk:
                 self.chosen = mark.detail
                 self.now = replace(self.now, thinking=mark.detail)
 
-    def record_call(self, at: int, *, billed: bool) -> Around:
+    def record_call(self, at: int, *, billed: bool) -> CallContext:
         """Return what preceded an answer, and start over if it was billed."""
-        made = Around(
+        made = CallContext(
             at,
             self.now,
             self.before,
@@ -406,7 +406,7 @@ def parse_thinking_parameters(event: Asked) -> str:
 
 
 def find_cold_cause(  # noqa: PLR0913 - everything that a cache depends on
-    now: Around,
+    now: CallContext,
     call: RecordedCall,
     before: RecordedCall | None,
     *,
@@ -432,7 +432,7 @@ def find_cold_cause(  # noqa: PLR0913 - everything that a cache depends on
     return _guess_cold_cause(now, call, before, front=front, rules=rules)
 
 
-def find_recorded_change(now: Around) -> ColdCause:
+def find_recorded_change(now: CallContext) -> ColdCause:
     """Find the change at the front that the record itself shows."""
     old, new = now.before, now.state
     if old.model and new.model != old.model:
@@ -454,7 +454,7 @@ def find_recorded_change(now: Around) -> ColdCause:
 
 
 def _guess_cold_cause(
-    now: Around, call: RecordedCall, before: RecordedCall, *, front: float, rules: CacheRules
+    now: CallContext, call: RecordedCall, before: RecordedCall, *, front: float, rules: CacheRules
 ) -> ColdCause:
     """Guess the cause from the counts where the record says nothing."""
     if now.at_once:

@@ -25,7 +25,7 @@ from foldline.lab.bill.cache import (
     replace_cache_lifetime,
 )
 from foldline.lab.bill.causes import (
-    Around,
+    CallContext,
     ColdCause,
     Volatile,
     choose_advice,
@@ -40,7 +40,7 @@ from foldline.lab.recorded import Recorded, RecordedCall
 _SOME, _SHARE = 1_000, 0.1  # tokens, and share of the known ones: with less a call is not cold
 
 
-class Paid(NamedTuple):
+class PricedCall(NamedTuple):
     """One billed call: tokens and dollars by how they were paid."""
 
     number: int
@@ -75,16 +75,16 @@ def _price(prices: Prices, **tokens: float) -> float:
 
 
 def list_paid_calls(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
-) -> list[Paid]:
+    recorded: Recorded, seen: dict[int, CallContext], ruled: Callable[[int], CacheRules]
+) -> list[PricedCall]:
     """List every billed call; `ruled` returns the rules for the call at a place."""
     iterate_calls = _iterate_counted_calls if recorded.counts else _iterate_simulated_calls
     return [*iterate_calls(recorded, seen, ruled)]
 
 
 def _iterate_counted_calls(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
-) -> Iterator[Paid]:
+    recorded: Recorded, seen: dict[int, CallContext], ruled: Callable[[int], CacheRules]
+) -> Iterator[PricedCall]:
     """Yield every call as its provider counted it."""
     writes = any(call.write for call in recorded.calls)
     kept = writes or any(call.read for call in recorded.calls)
@@ -115,7 +115,7 @@ def _iterate_counted_calls(
         found = ColdCause("first") if before is None else ColdCause("")
         if kept and again >= _SOME and again >= _SHARE * known:
             found = find_cold_cause(now, call, before, gap=gap, front=front, rules=rules)
-        yield Paid(
+        yield PricedCall(
             number=number,
             call=call,
             gap=gap,
@@ -138,7 +138,7 @@ def _estimate_front(recorded: Recorded, call: RecordedCall) -> float:
 
 
 def _estimate_known_tokens(
-    recorded: Recorded, call: RecordedCall, before: RecordedCall | None, now: Around
+    recorded: Recorded, call: RecordedCall, before: RecordedCall | None, now: CallContext
 ) -> float:
     """Estimate the tokens of a call that the call before had sent too."""
     if before is None:
@@ -154,8 +154,8 @@ def _estimate_known_tokens(
 
 
 def _iterate_simulated_calls(
-    recorded: Recorded, seen: dict[int, Around], ruled: Callable[[int], CacheRules]
-) -> Iterator[Paid]:
+    recorded: Recorded, seen: dict[int, CallContext], ruled: Callable[[int], CacheRules]
+) -> Iterator[PricedCall]:
     """Yield every call as a provider would have billed it."""
     if not recorded.calls:
         return
@@ -167,7 +167,7 @@ def _iterate_simulated_calls(
         prices = rules.prices.at(one.input)
         found = find_recorded_change(seen[call.at])
         cold = one.again >= _SOME and one.again >= _SHARE * (one.again + one.read)
-        yield Paid(
+        yield PricedCall(
             number=number,
             call=call,
             gap=gap,
@@ -184,7 +184,7 @@ def _iterate_simulated_calls(
         before = call
 
 
-def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[CacheCall]:
+def sent_with_fronts(recorded: Recorded, seen: dict[int, CallContext]) -> list[CacheCall]:
     """Return the calls as they were made, each with its system prompt and tools."""
     made: list[CacheCall] = []
     for call, sent in zip(recorded.calls, as_recorded(recorded), strict=True):
@@ -201,7 +201,7 @@ def sent_with_fronts(recorded: Recorded, seen: dict[int, Around]) -> list[CacheC
 
 
 @dataclass(frozen=True, slots=True)
-class Cold:
+class ColdCallCost:
     """A call that paid again for what the call before it had sent."""
 
     call: int
@@ -221,7 +221,7 @@ class Cold:
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class CauseTotal:
     """All cold calls of one cause."""
 
     cause: Cause
@@ -233,7 +233,7 @@ class Summed:
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
+class LifetimeEstimate:
     """What an alternative would have cost, and what was paid."""
 
     dollars: float
@@ -268,13 +268,13 @@ class CostReport:
     """Dollars for calls beside the conversation."""
     seconds: float
     """The cache lifetime that is assumed."""
-    cold: tuple[Cold, ...]
-    causes: tuple[Summed, ...]
+    cold: tuple[ColdCallCost, ...]
+    causes: tuple[CauseTotal, ...]
     """The most expensive first."""
     volatile: tuple[Volatile, ...]
-    longer: Instead | None
+    longer: LifetimeEstimate | None
     """The whole session with the longer lifetime that the provider offers."""
-    folded: Instead | None
+    folded: LifetimeEstimate | None
     """The cold calls, had each begun with a fold to `FOLDED` tokens."""
     notes: tuple[str, ...] = ()
 
@@ -332,8 +332,8 @@ def build_cost_report(
     )
 
 
-def _make_cold_call(row: Paid) -> Cold:
-    return Cold(
+def _make_cold_call(row: PricedCall) -> ColdCallCost:
+    return ColdCallCost(
         call=row.number,
         at=row.call.at,
         time=row.call.began,
@@ -346,7 +346,7 @@ def _make_cold_call(row: Paid) -> Cold:
     )
 
 
-def _estimate_longer_life(rows: Sequence[Paid]) -> Instead | None:
+def _estimate_longer_life(rows: Sequence[PricedCall]) -> LifetimeEstimate | None:
     """Estimate the longer lifetime: what had expired is read, every write costs more."""
     if not rows or (longer := find_longer_rules(rows[-1].rules)) is None:
         return None
@@ -363,12 +363,12 @@ def _estimate_longer_life(rows: Sequence[Paid]) -> Instead | None:
         dollars += _price(prices, read=moved) + fresh + written * kept
         dollars += row.read_dollars + row.output_dollars
     paid = sum(row.read_dollars + row.unread_dollars + row.output_dollars for row in rows)
-    return Instead(dollars, paid, calls, longer.seconds)
+    return LifetimeEstimate(dollars, paid, calls, longer.seconds)
 
 
 def _simulated_longer(
-    recorded: Recorded, seen: dict[int, Around], rules: CacheRules
-) -> Instead | None:
+    recorded: Recorded, seen: dict[int, CallContext], rules: CacheRules
+) -> LifetimeEstimate | None:
     longer = find_longer_rules(rules)
     if longer is None or not recorded.calls:
         return None
@@ -376,27 +376,27 @@ def _simulated_longer(
     usual, long = compute_bills(sent, rules), compute_bills(sent, longer)
     late = sum(a.cause == "expired" != b.cause for a, b in zip(usual, long, strict=True))
     dollars, paid = (sum(one.dollars for one in each) for each in (long, usual))
-    return Instead(dollars, paid, late, longer.seconds)
+    return LifetimeEstimate(dollars, paid, late, longer.seconds)
 
 
-def _estimate_folded(rows: Sequence[Paid]) -> Instead | None:
+def _estimate_folded(rows: Sequence[PricedCall]) -> LifetimeEstimate | None:
     """Estimate what the cold calls would have paid, had each begun with a fold."""
     large = [
         row for row in rows if row.found.cause not in ("", "first", "edit") and row.again > FOLDED
     ]
     dollars = sum(FOLDED * row.again_dollars / row.again for row in large)
     paid = sum(row.again_dollars for row in large)
-    return Instead(dollars, paid, len(large)) if large else None
+    return LifetimeEstimate(dollars, paid, len(large)) if large else None
 
 
 def _sum_by_cause(
-    cold: Sequence[Cold], longer: Instead | None, rules: CacheRules
-) -> tuple[Summed, ...]:
-    kinds: dict[tuple[Cause, bool], list[Cold]] = {}
+    cold: Sequence[ColdCallCost], longer: LifetimeEstimate | None, rules: CacheRules
+) -> tuple[CauseTotal, ...]:
+    kinds: dict[tuple[Cause, bool], list[ColdCallCost]] = {}
     for one in cold:
         kinds.setdefault((one.cause, one.sure), []).append(one)
     found = [
-        Summed(
+        CauseTotal(
             cause=kind,
             sure=sure,
             calls=len(ones),
@@ -415,7 +415,7 @@ def _sum_by_cause(
 
 
 def _iterate_notes(
-    recorded: Recorded, seen: dict[int, Around], rows: Sequence[Paid]
+    recorded: Recorded, seen: dict[int, CallContext], rows: Sequence[PricedCall]
 ) -> Iterator[str]:
     """Yield what else the record shows, and what it cannot show."""
     first = recorded.events[0] if recorded.events else None
@@ -459,7 +459,7 @@ def _iterate_notes(
         yield "the record has no times: no expiry can be seen"
 
 
-def _iterate_turn_notes(seen: dict[int, Around], rows: Sequence[Paid]) -> Iterator[str]:
+def _iterate_turn_notes(seen: dict[int, CallContext], rows: Sequence[PricedCall]) -> Iterator[str]:
     """Show how well guesses hold: by where in a turn the cold calls are."""
     guessed = {row.call.at for row in rows if row.found.cause and not row.found.sure}
     if not guessed:
