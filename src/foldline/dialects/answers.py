@@ -194,7 +194,7 @@ class JoinedAnswer(ABC):
         return []
 
     def join_bodies(self, bodies: Sequence[Json]) -> Json:
-        """Return the one body that stands for whole answers."""
+        """Return whole answers as one body."""
         joined: Json = {}
         for body in bodies:
             joined = self._join_body(joined, body)
@@ -262,6 +262,6 @@ def _add_counts(one: Json, other: Json, name: str) -> Any:
 
 
 def find_kept(answers: Sequence[Any]) -> int | None:
-    """Return where the first answer stands, if a server gives several at once; else None."""
+    """Return the place of the first answer, if a server gives several at once; else None."""
     found = (place for place, one in enumerate(answers) if not dict_of(one).get("index"))
     return next(found, None)

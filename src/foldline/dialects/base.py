@@ -1,7 +1,7 @@
 """The registry of dialects: what each is, and which one a caller means.
 
 A dialect is chosen by what the caller does: the path of a request, `open(dialect=…)`, the shape of
-a message. A model's name decides only where nobody says more. A new dialect is a folder beside this
+a message. A model's name decides only if nothing else does. A new dialect is a folder beside this
 module, with a `dialect.py` that describes it, and one line in `DIALECTS`. Its modules are imported
 when it is used.
 """
@@ -390,7 +390,7 @@ class Dialect(ABC):
     # Histories that a client names in place of sending them
 
     def write_mark(self, mark: FoldMark) -> bytes:
-        """Write the item that stands for a history."""
+        """Write the item that a client sends in place of a history."""
         raise NotImplementedError(f"{self.name} has no such items: {mark}")
 
     def write_instructions(self, event: Instructed) -> list[bytes]:
@@ -398,7 +398,7 @@ class Dialect(ABC):
         return []
 
     def write_listed(self, raw: bytes) -> bytes:
-        """Write a message as it is written in a list, where it may also stand alone."""
+        """Write a message as an element of a list; it may have been the whole input."""
         return raw
 
     def remove_trigger(self, body: bytes) -> bytes | None:

@@ -35,8 +35,8 @@ class Described(NamedTuple):
 
     role: str
     """user, assistant, tool, or system, which is not in the chain. In dialects with compaction also
-    `compaction`, a provider's: what stands before it is out of the model's sight; and `fold`, an
-    item of ours: it stands for the messages that its digest, a `FoldMark`, names."""
+    `compaction`, a provider's: the model does not see the messages before it; and `fold`, an
+    item of ours, in place of the messages that its digest, a `FoldMark`, names."""
     digest: str
     """Of its normal form: what it says, not how it is written."""
     marked: bool
@@ -62,7 +62,7 @@ class KeptState(NamedTuple):
     behind: Sequence[bytes] = ()
     """Messages directly behind the handoff."""
     controls: Sequence[bytes] = ()
-    """System messages behind the user's next ones, where a provider wants them to stand."""
+    """System messages, which a provider wants behind the user's next ones."""
 
 
 class FoldMark(NamedTuple):
@@ -75,7 +75,7 @@ class FoldMark(NamedTuple):
     place: int
     """The last event that belongs to it."""
     messages: int
-    """How many of the client's messages it stands for."""
+    """How many of the client's messages it replaces."""
     chain: str
     """The digest of these messages, one after the other."""
 
@@ -121,7 +121,7 @@ def find_last_answer(view: View, dialect: str) -> Item | None:
 
 
 def append_value(listed: bytes, written: bytes) -> bytes | None:
-    """Append a value in JSON to a list, which b"" and null stand for too; None if it is no list."""
+    """Append a value in JSON to a list, which may be b"" or null; None for any other value."""
     if listed in (b"", b"null"):
         return b"[" + written + b"]"
     if not listed.startswith(b"["):
@@ -144,7 +144,7 @@ def item_of(event: Event) -> Item:
         case UserSaid():
             return Item(0, "user", event.parts, 0, native=event.native)
         case _:
-            raise WireError("an event that nobody said")
+            raise WireError("an event that is no message")
 
 
 def has_visible_parts(parts: tuple[Part, ...]) -> bool:

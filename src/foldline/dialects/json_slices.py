@@ -65,15 +65,21 @@ def check_readable(body: bytes) -> None:
 
 def convert_to_json(given: Mapping[str, Any]) -> Json:
     """Convert Python values to plain JSON values that can be encoded."""
+    return msgspec.json.decode(encode_json(given))
+
+
+def encode_json(given: Any) -> bytes:
+    """Encode the values of an SDK, which are read from these bytes as a client's own are."""
     try:
         try:
             encoded = msgspec.json.encode(given)
         except UnicodeEncodeError:
             encoded = msgspec.json.encode(_repair_strings(given))
         _check_depth(encoded)
-        return msgspec.json.decode(encoded)
+        msgspec.json.decode(encoded)
     except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as fault:
-        raise WireError(f"what was given is not JSON: {fault}") from fault
+        raise WireError(f"the values are not JSON: {fault}") from fault
+    return encoded
 
 
 def object_of(text: str) -> dict[str, msgspec.Raw] | None:
@@ -232,7 +238,7 @@ def remove_field(text: bytes, name: str) -> bytes:
 
 
 def make_field_splice(text: bytes, fields: Mapping[str, Slice], name: str, value: bytes) -> Splice:
-    """Set one of an object's fields; a new one stands behind the others."""
+    """Set one of an object's fields; a new one is put behind the others."""
     place = fields.get(name)
     if place is not None:
         return Splice(*place, value)

@@ -6,7 +6,7 @@
     write_model_name("openai/gpt-oss-20b", "http://127.0.0.1:8000/v1")   as it is: vLLM's own name
 
 A prefix is taken off where it names the provider that is asked. Servers have names with slashes
-too, so a prefix stays where somebody else is asked. A session keeps the name as it was given:
+too, so a prefix stays if another server is asked. A session keeps the name as it was given:
 windows and prices are looked up by it.
 """
 

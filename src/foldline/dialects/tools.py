@@ -4,7 +4,7 @@ Also wraps arguments that are no object, for dialects that take nothing else.
 
 A valid name is written as it is. Any other is written in a safe form that ends with a digest of the
 name: the same in the tool's definition and in every call. The model calls the tool by its safe
-name, so whoever runs tools must look it up by the name in the request.
+name, so a caller that runs tools must look it up by the name in the request.
 
 Of neutral tools with one name the last is written, in place of the first, as the SDKs' own tool
 runners do. Tools that came in the dialect itself stay, even repeated.

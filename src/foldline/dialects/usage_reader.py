@@ -1,4 +1,4 @@
-"""What a provider counted, read from an answer's bytes as they pass.
+"""Reads a provider's counts from an answer's bytes as they pass.
 
     reader = UsageReader(dialect.parse_usage)
     reader.feed(chunk)          # each chunk, cut anywhere, streamed or not

@@ -24,12 +24,12 @@ Meaning: TypeAlias = Literal[
     "words", "media", "thought", "call", "result", "served", "summary", "state"
 ]
 """`served` is a call of the provider's own tools, or its result. A `summary` is the provider's, of
-all that stands before it. Later requests depend on `state`: where it is folded it is carried behind
+all that came before it. Later requests depend on `state`: where it is folded it is carried behind
 the handoff."""
 
 
 class BlockKind(NamedTuple):
-    """What a block is, and where it may stand: in a message of a role, or in a tool's result."""
+    """The meaning of a block, and its places: in a message of a role, or in a tool's result."""
 
     meaning: Meaning
     places: tuple[str, ...]
@@ -74,7 +74,7 @@ def _find_meanings(meaning: Meaning) -> frozenset[str]:
 
 
 def find_kinds(place: str) -> frozenset[str]:
-    """Find the kinds of blocks that may stand in a place."""
+    """Find the kinds of blocks that a place may hold."""
     return frozenset(name for name, kind in BLOCKS.items() if place in kind.places)
 
 

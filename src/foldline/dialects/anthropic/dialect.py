@@ -30,8 +30,8 @@ from foldline.dialects.anthropic.blocks import (
     kind_of_block,
 )
 from foldline.dialects.anthropic.messages import (
-    WireMessage,
     build_model_event,
+    decode_message,
     from_user,
     message_content,
     parse_instructions,
@@ -202,7 +202,7 @@ class AnthropicDialect(Dialect):
         role = fields.get("role")
         if isinstance(role, str) and role not in _ROLES:
             return Described.describe_opaque(raw)
-        came = _message_of(raw)
+        came = decode_message(raw)
         content: Any = msgspec.json.decode(came.content)
         if not isinstance(content, str | list):
             raise WireError("a message's content is neither a text nor a list")
@@ -226,11 +226,11 @@ class AnthropicDialect(Dialect):
         return [msgspec.json.encode({"role": "assistant", "content": body.get("content") or []})]
 
     def complete_answer(self, body: Json, prefill: bytes) -> Json:
-        begun = _parse_blocks(msgspec.json.decode(_message_of(prefill).content))
+        begun = _parse_blocks(msgspec.json.decode(decode_message(prefill).content))
         return {**body, "content": _join_prefill(begun, _parse_blocks(body.get("content") or []))}
 
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        content = message_content(_message_of(raw))
+        content = message_content(decode_message(raw))
         if described.role == "system":
             return [Instructed(parse_instructions(content), aside=True, link=described.digest)]
         exact: list[Event] = []
@@ -250,7 +250,7 @@ class AnthropicDialect(Dialect):
         if _has_value(fields.get("system")):
             parts += parse_instructions(content_of(fields["system"]))
         for raw in leading:
-            content = message_content(_message_of(raw))
+            content = message_content(decode_message(raw))
             parts += parse_instructions(content)
             summaries = (
                 one.fields.get("content") for one in content.blocks if one.kind in SUMMARIES
@@ -366,13 +366,13 @@ class AnthropicDialect(Dialect):
         )
 
     def read_words(self, raw: bytes) -> str:
-        content = _parse_blocks(msgspec.json.decode(_message_of(raw).content))
+        content = _parse_blocks(msgspec.json.decode(decode_message(raw).content))
         return "\n".join(
             str(block["text"]) for block in content if isinstance(block.get("text"), str)
         )
 
     def is_results(self, raw: bytes) -> bool:
-        content = _parse_blocks(msgspec.json.decode(_message_of(raw).content))
+        content = _parse_blocks(msgspec.json.decode(decode_message(raw).content))
         return bool(content) and kind_of_block(content[0]) == "tool_result"
 
     def add_words(self, raw: bytes, words: str) -> bytes:
@@ -399,19 +399,6 @@ _LOADED = "Tool loaded."
 
 
 """What Claude Code writes, as its user, beside a result that names a tool."""
-
-
-class _ClientMessage(msgspec.Struct):
-    """A message of a client, which may have no content."""
-
-    role: str
-    content: msgspec.Raw = msgspec.Raw(b"null")
-
-
-def _message_of(raw: bytes) -> WireMessage:
-    came = shaped_bytes(raw, _ClientMessage, "an Anthropic message")
-    is_empty = bytes(came.content) == b"null"
-    return WireMessage(came.role, msgspec.Raw(b"[]") if is_empty else came.content)
 
 
 def _has_state(fields: Json, blocks: Sequence[Json]) -> bool:
@@ -527,7 +514,7 @@ def _with_stub(raw: bytes, text: str) -> bytes:
     """Replace an answer with a text and its calls without arguments."""
     calls: list[Json] = [
         {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
-        for part in build_model_event(message_content(_message_of(raw)), exact=True).parts
+        for part in build_model_event(message_content(decode_message(raw)), exact=True).parts
         if isinstance(part, Call)
     ]
     content: list[Json] = [{"type": "text", "text": text}, *calls]

@@ -51,9 +51,9 @@ from foldline.dialects.anthropic.write import strip_marks, write_tool
 from foldline.dialects.client_messages import EMPTY
 from foldline.dialects.json_slices import (
     Json,
-    convert_to_json,
     convert_to_shape,
     dict_of,
+    encode_json,
     list_of,
     shaped_bytes,
 )
@@ -72,10 +72,10 @@ _STOPS: dict[str, Stop] = {
 
 
 class WireMessage(msgspec.Struct):
-    """A message with its content as it came."""
+    """A message with its content as it came; a client's may have none."""
 
     role: str
-    content: msgspec.Raw
+    content: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _Usage(msgspec.Struct):
@@ -108,26 +108,28 @@ def make_user_event(text: str) -> UserSaid:
 
 def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> list[Event]:
     """Parse a message dict into events."""
-    came = message_of(msgspec.json.encode(convert_to_json(given)))
+    came = decode_message(encode_json(given))
+    if given.get("content") is None:
+        raise WireError("a message without content at $", path="$")
     content = message_content(came)
     match came.role:
         case "user":
             return from_user(content, exact=False)
         case "assistant":
             return [build_model_event(content, saw=saw, exact=False)]
-        case _:
+        case "system":
             return [Instructed(parse_instructions(content))]
+        case role:
+            raise WireError(
+                f"a message of role {role!r} at $.role; known are user, assistant and system",
+                path="$.role",
+            )
 
 
-def message_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> WireMessage:
-    """Decode a message; raises `WireError` for an unknown role."""
-    came = shaped_bytes(raw, WireMessage, "an Anthropic message", path=path)
-    if came.role not in ("user", "assistant", "system"):
-        raise WireError(
-            f"a message of role {came.role!r} at {path}.role; known are user, assistant and system",
-            path=f"{path}.role",
-        )
-    return came
+def decode_message(raw: bytes) -> WireMessage:
+    """Decode a message; a content of null is an empty one."""
+    came = shaped_bytes(raw, WireMessage, "an Anthropic message")
+    return WireMessage(came.role) if bytes(came.content) == b"null" else came
 
 
 def message_content(came: WireMessage, *, path: str = "$") -> Content:
@@ -142,7 +144,7 @@ def parse_instructions(content: Content) -> tuple[Part, ...]:
 
 def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
     """Parse an answer into what was said, then its usage."""
-    came = convert_to_shape(convert_to_json(given), _Answer, "an Anthropic answer")
+    came = shaped_bytes(encode_json(given), _Answer, "an Anthropic answer")
     content = Content(tuple(Block(msgspec.json.encode(block)) for block in came.content))
     said = build_model_event(content, saw=saw, exact=False)
     stop = _STOPS.get(came.stop_reason or "", said.stop)
@@ -181,7 +183,7 @@ def make_usage_event(came: _Usage, *, asked: int | None) -> UsageReported:
 
 def parse_tool(given: Mapping[str, Any]) -> Tool:
     """Parse a tool dict."""
-    return tool_of(msgspec.json.encode(convert_to_json(given)), exact=False)
+    return tool_of(encode_json(given), exact=False)
 
 
 def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$", exact: bool) -> Tool:

@@ -47,8 +47,8 @@ from foldline.dialects.gemini.messages import (
     ROLES,
     build_model_event,
     build_user_events,
+    decode_content,
     parse_tools,
-    read_role,
 )
 from foldline.dialects.gemini.stream import GenerateContentAssembly, JoinedContents
 from foldline.dialects.google import GoogleDialect
@@ -65,7 +65,6 @@ from foldline.dialects.json_slices import (
     list_of,
     shaped_bytes,
 )
-from foldline.errors import WireError
 
 _PATH = re.compile(r"/(?:models|tunedModels|endpoints)/([^/:?]+):(\w+)$")
 _SERVED = re.compile(r"google[A-Z]|codeExecution$|urlContext$|fileSearch$|computerUse$|mcpServers$")
@@ -176,7 +175,7 @@ class GeminiDialect(GoogleDialect):
         said = dict_of(msgspec.json.decode(raw)).get("role")
         if isinstance(said, str) and said and said not in ROLES:
             return Described.describe_opaque(raw)
-        role, parts = _read_content(raw)
+        role, parts = decode_content(raw)
         said = "assistant" if role == "model" else role
         normal = {"role": said, "parts": _normalise_parts(parts, role)}
         return Described(said, digest_of(normal), marked=False, thinks=False)
@@ -187,7 +186,7 @@ class GeminiDialect(GoogleDialect):
         return [msgspec.json.encode({"role": "model", "parts": list_of(content.get("parts"))})]
 
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        role, parts = _read_content(raw)
+        role, parts = decode_content(raw)
         if role == "system":
             return [Instructed(parse_input_parts(parts), aside=True, link=described.digest)]
         exact: list[Event] = []
@@ -216,14 +215,14 @@ class GeminiDialect(GoogleDialect):
         return msgspec.json.encode({"role": role, "parts": [*parts, *media]})
 
     def fit_results(self, results: bytes, answer: bytes) -> bytes:
-        calls = _read_content(answer)[1]
+        calls = decode_content(answer)[1]
         known = zip(
             number_calls(calls, "functionCall", placed=True),
             (dict_of(part["functionCall"]).get("id") for part in calls if "functionCall" in part),
             strict=True,
         )
         ids = dict(known)
-        parts = _read_content(results)[1]
+        parts = decode_content(results)[1]
         for part in parts:
             if "functionResponse" in part:
                 given = {**dict_of(part["functionResponse"])}
@@ -242,7 +241,7 @@ class GeminiDialect(GoogleDialect):
             else:
                 parts += parse_input_parts(parts_of(dict_of(instruction)))
         for raw in leading:
-            parts += parse_input_parts(_read_content(raw)[1])
+            parts += parse_input_parts(decode_content(raw)[1])
         tools: list[Tool] = []
         if (raw := fields.get("tools", b"null").strip()) != b"null":
             given = shaped_bytes(raw, list[Json], "a list of tools", path="$.tools")
@@ -282,11 +281,11 @@ class GeminiDialect(GoogleDialect):
         return b",".join(written)
 
     def read_words(self, raw: bytes) -> str:
-        _, parts = _read_content(raw)
+        _, parts = decode_content(raw)
         return "\n".join(str(part["text"]) for part in parts if isinstance(part.get("text"), str))
 
     def is_results(self, raw: bytes) -> bool:
-        _, parts = _read_content(raw)
+        _, parts = decode_content(raw)
         return bool(parts) and "functionResponse" in parts[0]
 
     def add_words(self, raw: bytes, words: str) -> bytes:
@@ -297,7 +296,7 @@ class GeminiDialect(GoogleDialect):
     def add_tool(self, tools: bytes, tool: Tool) -> bytes | None:
         """Add a function to those of a request, in their list: several lists are refused.
 
-        None if the request has only tools that Google runs: functions may not stand beside them.
+        None if the request has only tools that Google runs: Google refuses functions beside them.
         """
         written = self.write_tool(tool)
         listed = find_values(tools, Slice(0, len(tools))) if tools.startswith(b"[") else []
@@ -320,15 +319,6 @@ _CONTEXT = re.compile(r"\s*<session_context>.*</session_context>\s*", re.DOTALL)
 
 
 """What gemini-cli tells before the user's first words: the date, and the files that are there."""
-
-
-def _read_content(raw: bytes) -> tuple[str, list[Json]]:
-    content = dict_of(msgspec.json.decode(raw))
-    given = content.get("parts")
-    parts = parts_of(content)
-    if not isinstance(given, list) or len(parts) != len(list_of(given)):
-        raise WireError("a content whose parts are no list of objects")
-    return read_role(content), parts
 
 
 def _find_parts(raw: bytes) -> list[Slice]:

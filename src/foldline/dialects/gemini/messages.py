@@ -36,7 +36,7 @@ from foldline.dialects.gemini.content_parts import (
 from foldline.dialects.gemini.validate import list_faults
 from foldline.dialects.gemini.write import write_tool
 from foldline.dialects.google import UsageNames, parse_counts
-from foldline.dialects.json_slices import Json, convert_to_json, dict_of, list_of
+from foldline.dialects.json_slices import Json, convert_to_json, dict_of, encode_json, list_of
 from foldline.errors import WireError
 
 ROLES = ("user", "model", "function", "system", "tool")
@@ -70,13 +70,19 @@ def read_role(content: Mapping[str, Any], *, path: str = "$") -> str:
     return "user" if role in ("function", "tool") else role
 
 
+def decode_content(raw: bytes) -> tuple[str, list[Json]]:
+    """Decode a content: who says it, and its parts."""
+    content = dict_of(msgspec.json.decode(raw))
+    given = content.get("parts")
+    parts = parts_of(content)
+    if not isinstance(given, list) or len(parts) != len(list_of(given)):
+        raise WireError("a content whose parts are no list of objects", path="$.parts")
+    return read_role(content), parts
+
+
 def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> list[Event]:
     """Parse a content dict into events."""
-    content = convert_to_json(given)
-    role = read_role(content)
-    if not isinstance(content.get("parts"), list):
-        raise WireError("a content without a list of parts at $.parts", path="$.parts")
-    parts = parts_of(content)
+    role, parts = decode_content(encode_json(given))
     if role == "model":
         return [build_model_event(parts, saw=saw, exact=False)]
     if role == "system":

@@ -30,6 +30,7 @@ from foldline.dialects.gemini_interactions import messages, steps, validate, wri
 from foldline.dialects.gemini_interactions.messages import (
     build_input_event,
     build_turn_event,
+    decode_steps,
     parse_tool,
 )
 from foldline.dialects.gemini_interactions.steps import (
@@ -45,7 +46,6 @@ from foldline.dialects.gemini_interactions.steps import (
     encode_result,
     encode_turn,
     is_models,
-    must_be_step,
     parse_contents,
     type_of,
 )
@@ -174,7 +174,7 @@ class InteractionsDialect(GoogleDialect):
     def describe_message(self, raw: bytes) -> Described:
         check_readable(b"[" + raw + b"]")
         check_keys(raw, "content", "result")
-        steps = _decode_steps(raw)
+        steps = decode_steps(raw)
         kind = type_of(steps[0])
         if kind == MARK:
             mark = str(steps[0].get("mark"))
@@ -191,7 +191,7 @@ class InteractionsDialect(GoogleDialect):
         return [b",".join(turn)] if turn else []
 
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        steps = _decode_steps(raw)
+        steps = decode_steps(raw)
         event = _read_event(steps)
         if not isinstance(event, ToolReturned) and not has_visible_parts(event.parts):
             event = msgspec.structs.replace(event, parts=(*event.parts, EMPTY))
@@ -203,7 +203,7 @@ class InteractionsDialect(GoogleDialect):
     def read_instructions(
         self, fields: Mapping[str, bytes], leading: Sequence[bytes]
     ) -> Instructed:
-        del leading  # nothing stands before the first message here
+        del leading  # no system messages here
         parts: list[Part] = []
         if (instruction := fields.get("system_instruction", b"null").strip()) != b"null":
             said: Any = msgspec.json.decode(instruction)
@@ -218,7 +218,7 @@ class InteractionsDialect(GoogleDialect):
     def replace_text(self, raw: bytes, event: Event, item: Item) -> bytes:
         text = "\n".join(part.text for part in item.parts if isinstance(part, Text))
         if isinstance(event, ModelSaid):
-            return _write_stub(_decode_steps(raw), text)
+            return _write_stub(decode_steps(raw), text)
         if raw.startswith(b'"'):
             return msgspec.json.encode(text)
         media = shows_media(item)
@@ -228,7 +228,7 @@ class InteractionsDialect(GoogleDialect):
         fields = find_fields(raw)
         content = fields.get("result" if isinstance(event, ToolReturned) else "content")
         if content is None:
-            content = fields.get("text")  # a content that stands alone
+            content = fields.get("text")  # a content alone
         if content is None:
             return raw
         return apply_splices(raw, replace_content(raw, content, text, media=media))
@@ -248,18 +248,18 @@ class InteractionsDialect(GoogleDialect):
         return []
 
     def write_listed(self, raw: bytes) -> bytes:
-        step = _decode_steps(raw)[0]
+        step = decode_steps(raw)[0]
         if type_of(step) in (USER, RESULT) or is_models(step):
             return msgspec.json.encode(step) if raw.startswith((b'"', b"[")) else raw
         return msgspec.json.encode({"type": USER, "content": [step]})
 
     def read_words(self, raw: bytes) -> str:
-        steps = _decode_steps(raw)
+        steps = decode_steps(raw)
         event = _read_event(steps)
         return text_of(part for part in event.parts if isinstance(part, Text))
 
     def is_results(self, raw: bytes) -> bool:
-        return type_of(_decode_steps(raw)[0]) == RESULT
+        return type_of(decode_steps(raw)[0]) == RESULT
 
     def add_words(self, raw: bytes, words: str) -> bytes:
         if raw.startswith(b'"'):
@@ -278,22 +278,6 @@ class _StepHead(msgspec.Struct):
 
 
 _heads = msgspec.json.Decoder(_StepHead)
-
-
-def _decode_steps(raw: bytes) -> list[Json]:
-    """Decode the steps of one message; a text, a content or a list of these is a user's input."""
-    if raw.startswith(b'"'):
-        text = msgspec.json.decode(raw, type=str)
-        return [{"type": USER, "content": [{"type": "text", "text": text}]}]
-    if raw.startswith(b"["):
-        contents = shaped_bytes(raw, list[Json], "contents of an interaction")
-        if not contents or any(type_of(one) not in CONTENTS for one in contents):
-            raise WireError("contents and steps in one input")
-        return [{"type": USER, "content": contents}]
-    steps = shaped_bytes(b"[" + raw + b"]", list[Json], "steps of an interaction")
-    if not steps:
-        raise WireError("a message without steps")
-    return [must_be_step(step) for step in steps]
 
 
 def _normalise_step(step: Json) -> Any:

@@ -14,8 +14,10 @@ from foldline.core.log import Event, ModelSaid, Stop, ToolReturned, UsageReporte
 from foldline.core.parts import Tool
 from foldline.dialects.gemini_interactions.steps import (
     CALL,
+    CONTENTS,
     MARK,
     RESULT,
+    USER,
     contents_of,
     encode_input,
     encode_result,
@@ -30,7 +32,14 @@ from foldline.dialects.gemini_interactions.steps import (
 )
 from foldline.dialects.gemini_interactions.validate import list_faults
 from foldline.dialects.google import UsageNames, parse_counts
-from foldline.dialects.json_slices import Json, convert_to_json, dict_of, list_of
+from foldline.dialects.json_slices import (
+    Json,
+    convert_to_json,
+    dict_of,
+    encode_json,
+    list_of,
+    shaped_bytes,
+)
 from foldline.errors import WireError
 
 _USAGE = UsageNames(
@@ -50,9 +59,25 @@ _STOPS: dict[str, Stop] = {
 }
 
 
+def decode_steps(raw: bytes) -> list[Json]:
+    """Decode the steps of one message; a text, a content or a list of these is a user's input."""
+    if raw.startswith(b'"'):
+        text = msgspec.json.decode(raw, type=str)
+        return [{"type": USER, "content": [{"type": "text", "text": text}]}]
+    if raw.startswith(b"["):
+        contents = shaped_bytes(raw, list[Json], "contents of an interaction")
+        if not contents or any(type_of(one) not in CONTENTS for one in contents):
+            raise WireError("contents and steps in one input")
+        return [{"type": USER, "content": contents}]
+    steps = shaped_bytes(b"[" + raw + b"]", list[Json], "steps of an interaction")
+    if not steps:
+        raise WireError("a message without steps")
+    return [must_be_step(step) for step in steps]
+
+
 def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> list[Event]:
     """Parse one step into an event."""
-    step = must_be_step(convert_to_json(given))
+    step = decode_steps(encode_json(given))[0]
     if is_models(step):
         return [build_turn_event([step], saw=saw, exact=False)]
     return [build_input_event(step, exact=False)]
@@ -60,7 +85,7 @@ def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> list[E
 
 def parse_turn(given: Sequence[Mapping[str, Any]], *, saw: int | None) -> list[Event]:
     """Parse the steps of one turn of the model."""
-    steps = [must_be_step(convert_to_json(one)) for one in given]
+    steps = decode_steps(b",".join(map(encode_json, given)))
     return [build_turn_event(steps, saw=saw, exact=False)]
 
 

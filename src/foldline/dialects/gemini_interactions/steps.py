@@ -40,7 +40,7 @@ STEPS: Final[dict[str, Literal["user", "model"]]] = {
 """Whose each type of step is; one that is missing here is the model's. Later requests depend on
 none: what Google's own tools keep is named by the request itself."""
 MARK = "foldline_fold"
-"""The type of a step of ours that stands for folded steps; it is never sent."""
+"""The type of a step of ours in place of folded steps; it is never sent."""
 ANY = Names({}, LONGEST_NAME, letter_first=True)
 _FORMS = {"image": "image", "audio": "audio", "video": "file", "document": "file"}
 

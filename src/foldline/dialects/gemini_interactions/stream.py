@@ -127,7 +127,7 @@ class JoinedInteractions(JoinedAnswer):
         self._listed: list[Any] = []
 
     def end_answer(self, *, last: bool) -> list[SseEvent]:
-        """End the answer under way; its steps stand before those of the next."""
+        """End the answer under way; its steps come before those of the next."""
         if not last:
             self._before += self._listed
             self._listed = []

@@ -43,7 +43,6 @@ from foldline.dialects.json_slices import (
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_chat import messages, validate, write
 from foldline.dialects.openai_chat.messages import (
-    ChatMessage,
     encode_neutral_event,
     event_of,
     parse_usage,
@@ -157,7 +156,7 @@ class ChatDialect(Dialect):
         return [msgspec.json.encode({**message, "role": "assistant"})]
 
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        event = event_of(shaped_bytes(raw, ChatMessage, "an OpenAI message"))
+        event = event_of(raw)
         if isinstance(event, Instructed):
             return [msgspec.structs.replace(event, aside=True, link=described.digest)]
         if not isinstance(event, ToolReturned) and not has_visible_parts(event.parts):
@@ -175,7 +174,7 @@ class ChatDialect(Dialect):
     ) -> Instructed:
         parts: list[Part] = []
         for raw in leading:
-            parts += event_of(shaped_bytes(raw, ChatMessage, "an OpenAI message")).parts
+            parts += event_of(raw).parts
         tools: list[Tool] = []
         given = fields.get("tools")
         if given is not None and given != b"null":
@@ -210,7 +209,7 @@ class ChatDialect(Dialect):
         return msgspec.json.encode(write_item(items[0]))
 
     def read_words(self, raw: bytes) -> str:
-        event = event_of(shaped_bytes(raw, ChatMessage, "an OpenAI message"))
+        event = event_of(raw)
         return text_of(part for part in event.parts if isinstance(part, Text))
 
     def is_results(self, raw: bytes) -> bool:

@@ -37,6 +37,7 @@ from foldline.dialects.json_slices import (
     convert_to_json,
     convert_to_shape,
     dict_of,
+    encode_json,
     parse_count,
     shaped_bytes,
 )
@@ -86,9 +87,7 @@ class _ToolCall(msgspec.Struct):
     type: str | None = None
 
 
-class ChatMessage(msgspec.Struct):
-    """The fields that we read of a message; all others are ignored."""
-
+class _ChatMessage(msgspec.Struct):
     role: str
     content: str | list[_ContentPart] | None = None
     name: str | None = None
@@ -142,8 +141,9 @@ def make_user_event(text: str) -> UserSaid:
 
 def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:
     """Parse a message dict into an event."""
-    body = convert_to_json(given)
-    event = event_of(convert_to_shape(body, ChatMessage, "an OpenAI message"), saw=saw)
+    raw = encode_json(given)
+    body: Json = msgspec.json.decode(raw)
+    event = event_of(raw, saw=saw)
     if isinstance(event, Instructed):
         return event
     if isinstance(event, ModelSaid):
@@ -178,8 +178,8 @@ def parse_completion(
 
 def parse_tool(given: Mapping[str, Any]) -> Tool:
     """Parse a tool dict."""
-    body = convert_to_json(given)
-    raw = msgspec.json.encode(body)
+    raw = encode_json(given)
+    body: Json = msgspec.json.decode(raw)
     neutral = tool_of(raw)
     if _strip_empty_fields(body) == _strip_empty_fields(convert_to_json(write_tool(neutral))):
         return neutral
@@ -201,8 +201,9 @@ def tool_of(raw: bytes | msgspec.Raw, *, path: str = "$") -> Tool:
     return Tool(schema.name, schema.description or "", "{}" if text == "null" else text)
 
 
-def event_of(came: ChatMessage, *, saw: int | None = None, path: str = "$") -> Said | Instructed:
-    """Turn a message into an event, without its own JSON."""
+def event_of(raw: bytes, *, saw: int | None = None) -> Said | Instructed:
+    """Read a message as an event, without its own JSON."""
+    came, path = shaped_bytes(raw, _ChatMessage, "an OpenAI message"), "$"
     parts = _parse_parts(came, path)
     if came.role in ("assistant", "model"):
         return ModelSaid(tuple(part for part in parts if not _is_blank(part)), saw=saw)
@@ -227,7 +228,7 @@ def event_of(came: ChatMessage, *, saw: int | None = None, path: str = "$") -> S
 
 def encode_neutral_event(event: Said) -> Json:
     """Write an event from its neutral form alone."""
-    # Items get the size 0: counting tokens costs more than all else, and nobody reads it here.
+    # Items get the size 0: counting tokens costs more than all else, and the size is not read here.
     match event:
         case UserSaid():
             return write_message(Item(0, "user", event.parts, 0))
@@ -278,7 +279,7 @@ def _strip_server_fields(body: Json) -> Json:
     return kept
 
 
-def _parse_parts(came: ChatMessage, path: str) -> tuple[Part, ...]:
+def _parse_parts(came: _ChatMessage, path: str) -> tuple[Part, ...]:
     parts: list[Part] = []
     if thought := came.reasoning_content or came.reasoning:
         parts.append(Thought(thought))

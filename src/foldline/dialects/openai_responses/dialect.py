@@ -56,7 +56,7 @@ from foldline.dialects.openai_responses.items import (
     parse_output,
     type_of,
 )
-from foldline.dialects.openai_responses.messages import tool_of
+from foldline.dialects.openai_responses.messages import decode_items, tool_of
 from foldline.dialects.openai_responses.stream import JoinedResponses, ResponsesAssembly
 from foldline.dialects.openai_responses.write import (
     decode_native,
@@ -182,7 +182,7 @@ class ResponsesDialect(Dialect):
     def describe_message(self, raw: bytes) -> Described:
         check_readable(b"[" + raw + b"]")
         check_keys(raw, "content", "output")
-        items = _decode_items(raw)
+        items = decode_items(raw)
         kind = "model" if _is_models(items[0]) else kind_of(items[0])
         if kind == "unknown" and isinstance(items[0].get("role"), str):
             return Described.describe_opaque(raw)
@@ -211,7 +211,7 @@ class ResponsesDialect(Dialect):
         return [b",".join(map(msgspec.json.encode, turn)) for turn in found]
 
     def read_message(self, raw: bytes, described: Described) -> list[Event]:
-        items = _decode_items(raw)
+        items = decode_items(raw)
         event: UserSaid | ModelSaid | ToolReturned
         match described.role:
             case "system":
@@ -277,7 +277,7 @@ class ResponsesDialect(Dialect):
         content = find_fields(raw).get("output" if isinstance(event, ToolReturned) else "content")
         if content is None or raw.startswith(b"{", content.start):
             return raw  # what has no words, as a screenshot, cannot be said in words
-        if type_of(_decode_items(raw)[0]) == "shell_call_output":
+        if type_of(decode_items(raw)[0]) == "shell_call_output":
             return apply_splices(raw, [Splice(*content, _write_shell_output(raw, content, text))])
         media = shows_media(item)
         return apply_splices(
@@ -322,7 +322,7 @@ class ResponsesDialect(Dialect):
             if at not in stays and b"tool_search_call" not in raw:
                 continue
             before: list[Json] = []
-            items = _decode_items(raw)
+            items = decode_items(raw)
             if len(items) == 1 and kind_of(items[0]) == "tools":
                 kept[at] = raw
                 continue
@@ -341,11 +341,11 @@ class ResponsesDialect(Dialect):
         return KeptState([*kept.values()])
 
     def read_words(self, raw: bytes) -> str:
-        found = (part.text for item in _decode_items(raw) for part in _read_words(item))
+        found = (part.text for item in decode_items(raw) for part in _read_words(item))
         return "\n".join(found)
 
     def is_results(self, raw: bytes) -> bool:
-        return kind_of(_decode_items(raw)[0]) == "result"
+        return kind_of(decode_items(raw)[0]) == "result"
 
     def add_words(self, raw: bytes, words: str) -> bytes:
         if raw.startswith(b'"'):
@@ -389,22 +389,12 @@ _heads = msgspec.json.Decoder(_ItemHead)
 
 
 def _is_models(item: Mapping[str, Any]) -> bool:
-    """Whether an item belongs to a model's turn; a reference to reasoning stands for it."""
+    """Whether an item belongs to a model's turn; so does a reference to reasoning."""
     return kind_of(item) == "model" or is_hosted_output(item) or _is_thought_reference(item)
 
 
 def _is_thought_reference(item: Mapping[str, Any]) -> bool:
     return type_of(item) == "item_reference" and str(item.get("id")).startswith("rs_")
-
-
-def _decode_items(raw: bytes) -> list[Json]:
-    """Decode the items of one message; a plain text is a user's message."""
-    if raw.startswith(b'"'):
-        return [{"role": "user", "content": msgspec.json.decode(raw, type=str)}]
-    items = shaped_bytes(b"[" + raw + b"]", list[Json], "items of a Responses input")
-    if not items:
-        raise WireError("a message without items")
-    return items
 
 
 def _read_turn(items: Sequence[Json]) -> tuple[Part, ...]:
@@ -434,9 +424,9 @@ def _read_tools(raw: msgspec.Raw, *, path: str) -> list[Tool]:
 
 
 def _read_leading(raw: bytes) -> Sequence[Part]:
-    """Read an item that stands before the conversation; what only a provider reads is named."""
+    """Read an item before the conversation; an item that only a provider reads is named."""
     parts: list[Part] = []
-    for item in _decode_items(raw):
+    for item in decode_items(raw):
         match kind_of(item):
             case "user" | "system":
                 parts += parse_message_content(item)

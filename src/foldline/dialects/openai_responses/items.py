@@ -257,7 +257,7 @@ def parse_model_item(
 
 
 def _seal_thought(text: str, sealed: str | None) -> Thought:
-    """Make a thought that may stand behind an edit: nothing binds it to the words before it."""
+    """Make a thought that may come after an edit: nothing binds it to the words before it."""
     return Thought(text, sealed or "", free=bool(sealed))
 
 

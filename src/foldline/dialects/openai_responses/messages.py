@@ -33,6 +33,7 @@ from foldline.dialects.json_slices import (
     convert_to_json,
     convert_to_shape,
     dict_of,
+    encode_json,
     list_of,
     parse_count,
     shaped_bytes,
@@ -99,6 +100,16 @@ def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> list[E
     return parse_items([given], saw=saw)
 
 
+def decode_items(raw: bytes) -> list[Json]:
+    """Decode the items of one message; a plain text is a user's message."""
+    if raw.startswith(b'"'):
+        return [{"role": "user", "content": msgspec.json.decode(raw, type=str)}]
+    items = shaped_bytes(b"[" + raw + b"]", list[Json], "items of a Responses input")
+    if not items:
+        raise WireError("a message without items")
+    return items
+
+
 def parse_items(
     given: str | Sequence[Mapping[str, Any]],
     *,
@@ -108,7 +119,7 @@ def parse_items(
     """Parse a whole input into events; instructions in it extend the ones before, `instructed`."""
     if isinstance(given, str):
         return [make_user_event(given)]
-    items = [_convert_item(item, f"$[{place}]") for place, item in enumerate(given)]
+    items = shaped_bytes(encode_json([*given]), list[Json], "items of a Responses input")
     return _build_events(items, saw=saw, instructed=instructed or Instructed(), path="$")
 
 
@@ -135,8 +146,8 @@ def parse_response(given: Mapping[str, Any], *, saw: int | None, asked: int | No
 
 def parse_tool(given: Mapping[str, Any]) -> Tool:
     """Parse a tool dict."""
-    body = convert_to_json(given)
-    raw = msgspec.json.encode(body)
+    raw = encode_json(given)
+    body: Json = msgspec.json.decode(raw)
     neutral = tool_of(raw)
     if body == convert_to_json(write_tool(neutral)):
         return neutral
@@ -207,7 +218,7 @@ def _classify_items(items: Sequence[Json], path: str, *, is_answer: bool) -> lis
     """Say of every item whether it is the model's, a client's result, or of another kind.
 
     Outputs of the provider's tools are the model's, and so is an output of an unknown call: a
-    reference or an item of a new type may stand for that call.
+    reference or an item of a new type may replace that call.
     """
     kinds: list[Kind] = []
     called: set[str] = set()
@@ -314,7 +325,7 @@ def _is_accepted(items: Sequence[Json]) -> bool:
 
 def _write_neutral(event: Said) -> list[Json]:
     """Write an event from its neutral form alone."""
-    # Items get the size 0: counting tokens costs more than all else, and nobody reads it here.
+    # Items get the size 0: counting tokens costs more than all else, and the size is not read here.
     match event:
         case UserSaid():
             return write_items(Item(0, "user", event.parts, 0))
@@ -356,12 +367,6 @@ def _strip_fields(body: Json) -> Json:
     return {
         key: value for key, value in body.items() if value is not None and key not in _SDK_FIELDS
     }
-
-
-def _convert_item(given: Any, path: str) -> Json:
-    if not isinstance(given, Mapping):
-        raise WireError(f"an item that is no object at {path}", path=path)
-    return convert_to_json(cast("Mapping[str, Any]", given))
 
 
 def _encode_items(items: Collection[Json]) -> str:

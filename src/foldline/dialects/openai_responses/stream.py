@@ -191,7 +191,7 @@ class JoinedResponses(JoinedAnswer):
         self._has_gap = False
 
     def end_answer(self, *, last: bool) -> list[SseEvent]:
-        """End the answer under way; its items stand before those of the next."""
+        """End the answer under way; its items come before those of the next."""
         if not last:
             self._before += max(self._listed, self._done, key=len)
             self._done, self._listed = [], []

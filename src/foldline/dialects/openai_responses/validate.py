@@ -203,7 +203,7 @@ def _list_output_faults(at: str, item: Mapping[str, Any]) -> list[str]:
 def _list_pair_faults(items: Sequence[Mapping[str, Any]]) -> list[str]:
     """List calls without an output, and outputs without a call before them.
 
-    A reference may stand for a call, so behind one an output may have no call in sight.
+    A reference may replace a call, so an output behind one may have no call in sight.
     """
     found: list[str] = []
     calls: dict[str, str] = {}

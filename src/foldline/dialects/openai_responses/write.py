@@ -341,7 +341,7 @@ def _is_hidden(item: Fields, key: str) -> bool:
 def _lower_items(own: Iterable[Fields], group: CallGroup) -> Iterator[Json]:
     """Write an answer's items without reasoning, ids and the provider's own kinds of calls.
 
-    A compaction item stands for all that was before it, so it stays if its text is there.
+    A compaction item replaces all that was before it, so it stays if its text is there.
     """
     called: set[str] = set()
     for fields in own:
