@@ -122,7 +122,7 @@ OWN_MUTANTS = [
     # A text alone that becomes something else, an output that is patched as a message is.
     (ITEMS, "        return msgspec.json.encode(text)\n", "        return raw\n"),
     (ITEMS, '"output" if isinstance(event, ToolReturned) else "content"', '"content"'),
-    (ITEMS, 'if type_of(_decode_items(raw)[0]) == "shell_call_output":', "if False:"),
+    (ITEMS, 'if type_of(decode_items(raw)[0]) == "shell_call_output":', "if False:"),
     # A handoff that is the model's, and history that its server keeps.
     (ITEMS, 'return b",".join(_join_items(write_items(item)) for item in items)',
      'return b\'{"role":"assistant","content":"[handoff: x]"}\''),
@@ -172,7 +172,7 @@ STEP_MUTANTS = [
     (STEPS, "case kind if not is_models(step):", "case kind if False:"),
     # A text or a content alone that stays as it was, a result that is patched as an input is.
     (STEPS, "        return msgspec.json.encode(text)\n", "        return raw\n"),
-    (STEPS, 'content = fields.get("text")  # a content that stands alone', "pass"),
+    (STEPS, 'content = fields.get("text")  # a content alone', "pass"),
     (STEPS, '"result" if isinstance(event, ToolReturned) else "content"', '"content"'),
     (STEPS, "media = shows_media(item)", "media = False"),
     # Whose step it is, a limit that is not where it stands, a handoff of the model, server state.

@@ -7,7 +7,7 @@
     conversation    One client's conversation: its log, and planning its requests
     conversations   Finds the log that a request continues
     exchange        One call of a client: the body to send, and the response
-    follow          Plans requests whose history somebody else keeps
+    follow          Plans requests whose history the caller keeps
     google_client   Copies clients of Google's SDK, with HTTP clients that plan
     identity        Names and ids by which a request's conversation is known
     index           Finds logs by the digests of a history, and compares the two

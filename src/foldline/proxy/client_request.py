@@ -72,7 +72,7 @@ class ClientRequest:
     """The digests of these messages, normalised."""
     chain: list[str]
     """The digest of the first of them, of the first two, and so on. Messages that a fold mark
-    stands for have no digests of their own, and all are at its index."""
+    replaces have no digests of their own, and all are at its index."""
     sealed: int = -1
     """The index of the last compaction, ours or a provider's; -1 if there is none."""
     original: bytes = b""
@@ -86,12 +86,12 @@ class ClientRequest:
 
     @property
     def ends_folded(self) -> bool:
-        """Whether the newest message is one that a mark stands for."""
+        """Whether a mark replaces the newest message."""
         return self.sealed >= 0 and self.chained[-1:] == [self.sealed]
 
     @property
     def mark(self) -> FoldMark | None:
-        """What our last compaction item stands for, if the request has one."""
+        """The history that our last compaction item names, if the request has one."""
         if self.sealed < 0 or self.described[self.sealed].role != "fold":
             return None
         return FoldMark.parse(self.described[self.sealed].digest)
@@ -104,8 +104,8 @@ class ClientRequest:
         """Read a message as events; one of an unknown role as it is."""
         raw, described = self.extract_message(message), self.described[message]
         if described.is_opaque:
-            told = Instructed((Text(raw.decode()),), aside=True, link=described.digest)
-            return [told]
+            instructed = Instructed((Text(raw.decode()),), aside=True, link=described.digest)
+            return [instructed]
         return self.dialect.read_message(raw, described)
 
     def extract_field(self, name: str) -> bytes:
@@ -129,10 +129,12 @@ class ClientRequest:
         names = (*self.dialect.fixed, *(() if self.log else ("store",)))
         fields = {name: field for name in names if (field := self.extract_field(name))}
         known = [at for at in self.leading if not self.described[at].is_opaque]
-        told = self.dialect.read_instructions(fields, [self.extract_message(at) for at in known])
+        instructed = self.dialect.read_instructions(
+            fields, [self.extract_message(at) for at in known]
+        )
         opaque = (self.extract_message(at) for at in self.leading if at not in known)
-        parts = (*told.parts, *(Text(raw.decode()) for raw in opaque))
-        return msgspec.structs.replace(told, parts=parts)
+        parts = (*instructed.parts, *(Text(raw.decode()) for raw in opaque))
+        return msgspec.structs.replace(instructed, parts=parts)
 
     @property
     def streams(self) -> bool:
@@ -235,7 +237,7 @@ def read_request(dialect: Dialect, body: bytes, path: PathFacts | None = None) -
             digests.append(one.digest)
             chain.append(last)
     if not chained:
-        raise WireError("a request in which nobody says anything")
+        raise WireError("a request without anything said")
     request = ClientRequest(
         dialect, body, fields, places, hashes, described, chained, digests, chain, sealed, path=path
     )
@@ -244,7 +246,7 @@ def read_request(dialect: Dialect, body: bytes, path: PathFacts | None = None) -
 
 
 def _find_named_fields(dialect: Dialect, body: bytes) -> dict[str, Slice]:
-    """Find a body's fields by their usual names; raises `WireError` if one stands twice."""
+    """Find a body's fields by their usual names; raises `WireError` if one is repeated."""
     fields = find_fields(body)
     if dialect.aliases.keys().isdisjoint(fields):
         return fields
@@ -257,8 +259,8 @@ def _find_named_fields(dialect: Dialect, body: bytes) -> dict[str, Slice]:
     return found
 
 
-class _Known(NamedTuple):
-    """What an earlier request tells about a request's first messages."""
+class _DescribedMessages(NamedTuple):
+    """The first messages of a request as an earlier one had them."""
 
     hashes: list[bytes]
     described: list[Described]
@@ -268,15 +270,15 @@ class _Known(NamedTuple):
     sealed: int = -1
 
 
-class _Begun(NamedTuple):
+class _FoundMessages(NamedTuple):
     """The slices of a request's messages, and what is known of the first ones."""
 
     key: tuple[str, bytes]
     places: list[Slice]
-    known: _Known
+    known: _DescribedMessages
 
 
-class _Recent:
+class _RecentRequests:
     """The newest requests, by their leading bytes.
 
     A client repeats its history with every call and adds a few messages: what it repeats byte for
@@ -321,25 +323,29 @@ class _Recent:
                 self._size -= sum(len(one.body) for one in gone)
 
 
-def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _Begun:
+def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _FoundMessages:
     """Find a request's messages, as far as possible from an earlier request."""
     opened = _OPENED.match(body, messages.start, messages.end)
     start = opened.end() if opened else messages.start
     key = (dialect.name, body[start : start + _SIGN])
     earlier = _recent.find_request(key, body, start) if opened else None
     if earlier is None:
-        return _Begun(key, _find_messages(dialect, body, messages), _Known([], [], [], [], []))
+        return _FoundMessages(
+            key, _find_messages(dialect, body, messages), _DescribedMessages([], [], [], [], [])
+        )
     request, count = earlier
     if dialect.has_turns and request.described[count - 1].role == "assistant":
         count -= 1  # the turn may go on
         if count <= max(request.sealed, 0):
-            return _Begun(key, _find_messages(dialect, body, messages), _Known([], [], [], [], []))
+            return _FoundMessages(
+                key, _find_messages(dialect, body, messages), _DescribedMessages([], [], [], [], [])
+            )
     shift = start - request.places[0].start
     places = request.places[:count]
     if shift:
         places = [Slice(one.start + shift, one.end + shift) for one in places]
     said = bisect_left(request.chained, count)
-    known = _Known(
+    known = _DescribedMessages(
         request.hashes[:count],
         request.described[:count],
         request.chained[:said],
@@ -348,7 +354,7 @@ def _find_begun(dialect: Dialect, body: bytes, messages: Slice) -> _Begun:
         request.sealed,
     )
     rest = _join_turns(dialect, body, find_rest(body, messages, places[-1].end))
-    return _Begun(key, [*places, *rest], known)
+    return _FoundMessages(key, [*places, *rest], known)
 
 
 def _find_messages(dialect: Dialect, body: bytes, messages: Slice) -> list[Slice]:
@@ -378,7 +384,7 @@ def _join_turns(dialect: Dialect, body: bytes, places: list[Slice]) -> list[Slic
 
 
 def _check_count(mark: FoldMark, before: int) -> None:
-    """Raise if a mark stands for more messages than any history has, or for none."""
+    """Raise if a mark names more messages than any history has, or none."""
     if not before < mark.messages <= _LONGEST:
         raise WireError(f"a fold of {mark.messages:,} messages, behind {before:,}")
 
@@ -407,7 +413,7 @@ def _describe_message(dialect: Dialect, raw: bytes, hashed: bytes) -> Described:
     return described
 
 
-_recent = _Recent()
+_recent = _RecentRequests()
 
 
 async def run_beside(work: Callable[[], T], *, size: int) -> T:

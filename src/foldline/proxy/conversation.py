@@ -311,9 +311,9 @@ class Conversation:
     ) -> tuple[FoldMark, int]:
         """Fold what a client asks to compact, without a call.
 
-        Returns what stands for it, and how many edits were made.
+        Returns the mark that names it, and how many edits were made.
 
-        Where nothing can be folded the mark stands for the messages as they are.
+        If nothing can be folded, the mark names the messages as they are.
         """
         live = self.live
         offered = self._can_offer_recall(request)
@@ -333,7 +333,7 @@ class Conversation:
         return FoldMark(name, place, len(request.chain), request.chain[-1]), len(edits)
 
     async def find_mark(self, place: int) -> FoldMark | None:
-        """Return what stands for the history up to a place, as the log showed it there."""
+        """Return the mark of the history up to a place, as the log showed it there."""
         tail = await event_log.read_tail(self.live.store, self.live.name, at=place)
         messages, chain = 0, ""
         for piece in read_row(tail.build_view(), self._chains):
@@ -352,7 +352,7 @@ class Conversation:
     async def write_history(
         self, mark: FoldMark, dialect: Dialect, *, instructed: bool = False
     ) -> list[bytes] | None:
-        """Write the messages that a mark stands for; None if the log shows others by now.
+        """Write the messages that a mark names; None if the log shows others by now.
 
         Messages that are folded are written as one mark: the fold takes its place. With
         `instructed` the instructions among them are written too: the client does not send them.
@@ -373,9 +373,9 @@ class Conversation:
                 messages, chain = piece.upto, piece.chain
                 written.append(dialect.write_mark(mark._replace(messages=messages, chain=chain)))
             elif piece.is_aside:
-                told = view.held[piece.first]
-                if instructed and isinstance(told, Instructed):
-                    written += dialect.write_instructions(told)
+                aside = view.held[piece.first]
+                if instructed and isinstance(aside, Instructed):
+                    written += dialect.write_instructions(aside)
             else:
                 messages, chain = messages + 1, chain_on(chain, piece.link)
                 events = [view.held[seq] for seq in range(piece.first, piece.last + 1)]
@@ -421,11 +421,11 @@ class Conversation:
 
         usual = choose_model_dialect(request.model).name == request.dialect.name
         spoken: Settings = {} if usual else {"dialect": request.dialect.name}
-        told: Settings = {"window": facts.limits.window} if facts.limits.source == "user" else {}
-        for event in live.make_opening_events(request.model, settings={**spoken, **told}):
+        window: Settings = {"window": facts.limits.window} if facts.limits.source == "user" else {}
+        for event in live.make_opening_events(request.model, settings={**spoken, **window}):
             append_event(event)
-        if not told.items() <= work.settings.items():
-            append_event(SettingsChanged({**work.settings, **told}))
+        if not window.items() <= work.settings.items():
+            append_event(SettingsChanged({**work.settings, **window}))
         for session in self.links:
             append_event(Linked(session))
         if summary is not None and live.view.head >= 0:
@@ -804,7 +804,7 @@ def _find_answer_limit(
     name, asked = stated
     least = min(report.reserve, asked)
     full, policy = report.window, facts.policy
-    if policy.folds:  # a conversation that nobody folds fills its window anyway
+    if policy.folds:  # without folds a conversation fills its window anyway
         margin = int(full * facts.limits.margin)
         held = full - report.reserve - margin if policy.of == "room" else full
         full -= round(held * _FILLED) + margin

@@ -73,7 +73,7 @@ _Key: TypeAlias = tuple[Scope, Caller | None, int, bytes, PathFacts | None]
 """Identifies a request in flight: scope, caller, size, and hash of the last message."""
 
 
-class _Choice(NamedTuple):
+class _ConversationChoice(NamedTuple):
     """The conversation that a request continues, and how they match."""
 
     conversation: Conversation
@@ -197,7 +197,7 @@ class Conversations:
             future.set_exception(
                 fault if isinstance(fault, FoldlineError) else BadInput("the first call ended")
             )
-            future.exception()  # marks it as retrieved: maybe nobody waits for it
+            future.exception()  # marks it as retrieved: maybe no call waits for it
             raise
         exchange = Exchange(flight)
         self._index_request(flight, exchange)
@@ -256,8 +256,8 @@ class Conversations:
     ) -> tuple[FoldMark, int]:
         """Fold the history of a request, and send nothing.
 
-        Returns what stands for it from here on, and how many edits were made. Raises `WireError` if
-        the request cannot be read.
+        Returns the mark that names it from here on, and how many edits were made. Raises
+        `WireError` if the request cannot be read.
         """
         request = await self._read_request(dialect, body, scope)
         facts = self._build_facts(request.model, scope.tenant)
@@ -343,7 +343,7 @@ class Conversations:
     async def _write_out_history(
         self, request: ClientRequest, mark: FoldMark, scope: Scope
     ) -> ClientRequest:
-        """Put a log's messages in place of the mark that stands for them.
+        """Put a log's messages in place of the mark that names them.
 
         What the client kept before the mark is in the log, or stays behind it.
         """
@@ -568,7 +568,7 @@ class Conversations:
 
     async def _choose_conversation(
         self, request: ClientRequest, scope: Scope, facts: Facts, caller: Caller | None
-    ) -> _Choice:
+    ) -> _ConversationChoice:
         """Choose the conversation that a request continues, and mark it busy."""
         if request.log:
             return await self._choose_written_out(request, scope, facts)
@@ -587,7 +587,7 @@ class Conversations:
         family = await self._index.list_family(scope)
         own = caller.session if caller is not None and answers else ""
         sessions = [*dict.fromkeys((*([own] if own else ()), *names, *family))]
-        best: _Choice | None = None
+        best: _ConversationChoice | None = None
         ties = 0
         # Look inside the folds of a family only if nothing else is known of a history.
         for inside in (False, True) if answers and (is_family or places) else (False,):
@@ -614,7 +614,7 @@ class Conversations:
             return await self._claim_conversation(found, request)
         if best is None:
             return await self._resolve_unmatched(request, scope, facts, family)
-        if ties and not is_family:  # nobody can tell whose it is
+        if ties and not is_family:  # no owner can be found
             return await self._start_conversation(request, scope, facts)
         compacts = best.conversation.is_compaction(request, best.match)
         if compacts and self._can_fit_unedited(best, facts):
@@ -632,7 +632,7 @@ class Conversations:
 
     async def _choose_written_out(
         self, request: ClientRequest, scope: Scope, facts: Facts
-    ) -> _Choice:
+    ) -> _ConversationChoice:
         """Choose the conversation whose history was written out, or a branch if it is busy."""
         found = await self._open_conversation(Name(scope.tenant, request.log), scope, facts)
         if found is not None and found.busy:
@@ -644,7 +644,7 @@ class Conversations:
 
     async def _match_conversation(
         self, name: Name, request: ClientRequest, known: int, scope: Scope, facts: Facts
-    ) -> _Choice | None:
+    ) -> _ConversationChoice | None:
         """Compare a conversation with a request; None if it was erased."""
         conversation = await self._open_conversation(name, scope, facts)
         if conversation is None:
@@ -652,20 +652,22 @@ class Conversations:
         match = await conversation.match_request(request, known=known)
         if match.fresh < known and await conversation.catch_up():
             match = await conversation.match_request(request, known=known)
-        return _Choice(conversation, match, head=conversation.live.view.head)
+        return _ConversationChoice(conversation, match, head=conversation.live.view.head)
 
     async def _claim_conversation(
         self, conversation: Conversation, request: ClientRequest
-    ) -> _Choice:
+    ) -> _ConversationChoice:
         """Mark a conversation busy with a request, and compare the two."""
         conversation.busy = True
         try:
-            return _Choice(conversation, await conversation.match_request(request, known=1))
+            return _ConversationChoice(
+                conversation, await conversation.match_request(request, known=1)
+            )
         except BaseException:
             self._drop_conversation(conversation)
             raise
 
-    def _can_fit_unedited(self, choice: _Choice, facts: Facts) -> bool:
+    def _can_fit_unedited(self, choice: _ConversationChoice, facts: Facts) -> bool:
         view = choice.conversation.live.view
         hidden = sum(max(fold.before - fold.after, 0) for fold in view.list_folds().values())
         report = AsyncSession(choice.conversation.live).report
@@ -673,7 +675,7 @@ class Conversations:
 
     async def _resolve_unmatched(
         self, request: ClientRequest, scope: Scope, facts: Facts, family: Sequence[str]
-    ) -> _Choice:
+    ) -> _ConversationChoice:
         """Resolve a history without a known beginning: new, or the client's own compaction."""
         # Some agents keep all of the user's messages before their summary, and no answer.
         looked_at = request.chained[:2] if request.answers else request.chained
@@ -696,7 +698,7 @@ class Conversations:
             _, conversation, summary = max(free, key=lambda one: one[0])
             conversation.busy = True
             match = Match(0, 0, [], [], [*request.asides], -1)
-            return _Choice(conversation, match, summary=request.chained[summary])
+            return _ConversationChoice(conversation, match, summary=request.chained[summary])
         choice = await self._start_conversation(request, scope, facts)
         main = self._held.get(Name(scope.tenant, family[-1])) if family else None
         side = choice.conversation.live.name.session
@@ -707,7 +709,7 @@ class Conversations:
 
     async def _start_conversation(
         self, request: ClientRequest, scope: Scope, facts: Facts
-    ) -> _Choice:
+    ) -> _ConversationChoice:
         """Start a conversation under the name that its client gives, or one of ours."""
         conversation = None
         if scope.session:
@@ -779,7 +781,7 @@ def _rank_match(match: Match) -> tuple[int, int]:
     return match.fresh, -len(match.dropped)
 
 
-def _is_anothers(choice: _Choice, caller: Caller | None) -> bool:
+def _is_anothers(choice: _ConversationChoice, caller: Caller | None) -> bool:
     """Whether a request would drop an answer that another thread or task received."""
     before, held = choice.conversation.caller, choice.conversation.live.view.held
     if caller is None or before is None or caller.id == before.id:

@@ -257,7 +257,7 @@ def make_transport(inner: Any, planner: Planner) -> Any:
     """Make a transport that sends through a client."""
     http = planner.http
 
-    class Heard(http.SyncByteStream):
+    class ReadStream(http.SyncByteStream):
         """An answer on its way to the client."""
 
         def __init__(
@@ -331,7 +331,7 @@ def make_transport(inner: Any, planner: Planner) -> Any:
             except BaseException:
                 run_coroutine(planner.cancel_call(call, exchange))
                 raise
-            stream = Heard(call, exchange, asked, ask)
+            stream = ReadStream(call, exchange, asked, ask)
             headers = _filter_headers(asked[0])
             return http.Response(asked[0].status_code, headers=headers, stream=stream)
 
@@ -346,7 +346,7 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
     """Make a transport that sends through an async client."""
     http = planner.http
 
-    class AsyncHeard(http.AsyncByteStream):
+    class AsyncReadStream(http.AsyncByteStream):
         """An answer on its way to the client."""
 
         def __init__(
@@ -421,7 +421,7 @@ def make_async_transport(inner: Any, planner: Planner) -> Any:
             except BaseException:
                 await planner.cancel_call(call, exchange)
                 raise
-            stream = AsyncHeard(call, exchange, asked, ask)
+            stream = AsyncReadStream(call, exchange, asked, ask)
             headers = _filter_headers(asked[0])
             return http.Response(asked[0].status_code, headers=headers, stream=stream)
 
