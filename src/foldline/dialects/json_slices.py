@@ -312,7 +312,7 @@ def cut_out(places: Iterable[Slice], among: Iterable[Slice]) -> Iterator[Splice]
 def encode_normalised(value: Any) -> bytes:
     """Encode a JSON value with sorted keys, and with whole floats as integers."""
     encoded = msgspec.json.encode(value, order="sorted")
-    if _FLOAT.search(encoded) is None:
+    if not _has_floats(encoded):
         return encoded
     return msgspec.json.encode(_whole_numbers.decode(encoded), order="sorted")
 
@@ -322,6 +322,15 @@ def _parse_float(text: str) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-# Our own JSON has no spaces; a text that looks the same costs one more reading.
-_FLOAT = re.compile(rb"(?:^|[\[:,])-?[0-9]+(?:\.[0-9]|e)")
+def _has_floats(encoded: bytes) -> bool:
+    """Return whether JSON of ours has a number with a fraction or an exponent."""
+    last = b""
+    for structure in _iterate_structure(encoded):
+        if _FLOAT.search(last + structure) is not None:
+            return True
+        last = structure[-1:]
+    return False
+
+
+_FLOAT = re.compile(rb"[0-9][.e]")
 _whole_numbers: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=_parse_float)

@@ -5,14 +5,13 @@ A message that was seen before is not parsed again: it is known by the hash of i
 
 import hashlib
 import re
-from asyncio import to_thread
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,10 +27,12 @@ from foldline.dialects.client_messages import (
 )
 from foldline.dialects.json_slices import Slice, check_readable, find_fields, find_rest, find_values
 from foldline.errors import WireError
+from foldline.stores.beside import LARGE, run_beside
 
-LARGE = 200_000  # bytes: from here on a body is read in a thread
 _MOST = 50_000  # messages whose description a process remembers
 _LONGEST = 1_000_000  # messages of one history
+OBJECT = 400
+"""Bytes that take as long to read as an object, or as a message that was seen before."""
 _SMALL = 1_000  # bytes: a smaller field is simply read again
 _read: "OrderedDict[bytes, None]" = OrderedDict()
 _SIGN = 400  # leading bytes by which requests that may begin alike are found
@@ -43,7 +44,6 @@ _OPENED = re.compile(rb"\[\s*")
 _HOUR_MARK = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"ttl"\s*:\s*"1h"')
 _DAY = 86_400.0  # seconds
 _seen: "OrderedDict[tuple[str, bytes], Described]" = OrderedDict()
-T = TypeVar("T")
 
 
 class ServerStateError(WireError):
@@ -107,6 +107,10 @@ class ClientRequest:
             instructed = Instructed((Text(raw.decode()),), aside=True, link=described.digest)
             return [instructed]
         return self.dialect.read_message(raw, described)
+
+    def read_words(self, messages: Sequence[int]) -> list[str]:
+        """Return the texts of each of some messages."""
+        return [self.dialect.read_words(self.extract_message(at)) for at in messages]
 
     def extract_field(self, name: str) -> bytes:
         """Return the bytes of a field; b"" if it is absent."""
@@ -416,6 +420,15 @@ def _describe_message(dialect: Dialect, raw: bytes, hashed: bytes) -> Described:
 _recent = _RecentRequests()
 
 
-async def run_beside(work: Callable[[], T], *, size: int) -> T:
-    """Run work, in a thread if its input is large."""
-    return work() if size < LARGE else await to_thread(work)
+async def read_beside(
+    dialect: Dialect, body: bytes, path: PathFacts | None = None
+) -> ClientRequest:
+    """Find the parts of a body as `read_request` does, in a thread if they are large or many."""
+    objects = body.count(b"{") if len(body) < LARGE else 0
+    work = partial(read_request, dialect, body, path)
+    return await run_beside(work, size=len(body) + objects * OBJECT)
+
+
+def weigh_request(request: ClientRequest) -> int:
+    """Say how many bytes take as long as a request whose messages are known."""
+    return len(request.body) + len(request.places) * OBJECT

@@ -9,6 +9,7 @@ requests carry the item in place of their history; `conversations` writes that o
 
 import logging
 import os
+from functools import partial
 from time import time
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from foldline.dialects.base import Dialect
 from foldline.errors import BrokenView, Conflict, Erased, WireError
 from foldline.proxy.conversations import ALL, Conversations
 from foldline.proxy.identity import Caller, Scope
+from foldline.stores.beside import run_beside
 
 _log = logging.getLogger("foldline.proxy")
 
@@ -43,7 +45,9 @@ async def answer_compaction(  # noqa: PLR0913 - a request, and whose it is
 
     `posted` says whether it came on a path that only compacts.
     """
-    whole = body if posted else dialect.remove_trigger(body)
+    whole: bytes | None = body
+    if not posted:
+        whole = await run_beside(partial(dialect.remove_trigger, body), size=len(body))
     if whole is None:
         return None
     try:

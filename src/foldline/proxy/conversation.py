@@ -55,7 +55,7 @@ from foldline.dialects.client_messages import (
     item_of,
 )
 from foldline.errors import BrokenView, Overflow, Vetoed
-from foldline.proxy.client_request import LARGE, ClientRequest, run_beside
+from foldline.proxy.client_request import OBJECT, ClientRequest, weigh_request
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
 from foldline.proxy.patch import AnswerLimit, Patched, patch_request
@@ -84,6 +84,7 @@ from foldline.session.cold_call import estimate_planned_call
 from foldline.session.log_handle import Live, Settings
 from foldline.session.recall_tool import is_recall
 from foldline.stores import event_log
+from foldline.stores.beside import LARGE, run_beside
 
 if TYPE_CHECKING:
     from foldline.proxy.exchange import Flight
@@ -92,7 +93,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("foldline.proxy")
 _ENDLESS = 1_000_000_000  # tokens: a window for which nothing is clipped
 _FILLED = 0.7  # of room: fuller requests are rare where folds pay before they are forced
-_NEW, _OLD = 12_000, 400  # bytes that take as long as a message that is new, or was seen before
+_NEW = 12_000  # bytes that take as long as a message that is new
 _ONE = msgspec.Raw(b"1")
 _LONG_PROMPT = 500  # characters: an instruction to summarize is never shorter
 
@@ -165,7 +166,7 @@ class Conversation:
     async def match_request(self, request: ClientRequest, *, known: int = 0) -> Match:
         """Compare a request with the log; opens folds if the log is known to have more of it."""
         await self._resolve_folds()
-        size = _weigh_request(request)
+        size = weigh_request(request)
         view = self.live.view if size < LARGE else self.live.view.copy()  # it may go on meanwhile
 
         def compare() -> tuple[ClientRow, Match]:
@@ -200,7 +201,7 @@ class Conversation:
             work.append(work.head + 1, rewind_view(work, dropped=(), opened=opened))
             return match_row(read_row(work, self._chains), request, shown=shown)
 
-        match = await run_beside(compare, size=_weigh_request(request) + len(fetched) * _OLD)
+        match = await run_beside(compare, size=weigh_request(request) + len(fetched) * OBJECT)
         return match._replace(opened=opened, fetched=fetched)
 
     async def _open_folds(self, edits: Sequence[int]) -> tuple[dict[int, Folded], dict[int, Event]]:
@@ -276,7 +277,8 @@ class Conversation:
                     live.name.session,
                     "they name what their server keeps",
                 )
-            entering, work = enter(replace(facts, limits=endless))
+            enter = partial(enter, replace(facts, limits=endless))
+            entering, work = await run_beside(enter, size=new)
             return await self._record_request(
                 request, entering, work, None, unplanned="server-state"
             )
@@ -318,14 +320,19 @@ class Conversation:
         live = self.live
         offered = self._can_offer_recall(request)
         live.facts = facts = replace(facts, stable=None, recall=offered)
-        entering, work = self._admit_request(request, match, facts, summary=None)
+        enter = partial(self._admit_request, request, match, facts, summary=None)
+        entering, work = await run_beside(enter, size=weigh_request(request))
         try:
             ready = await planning.plan_next_request(live, replace(facts, now=True), view=work)
         except (Overflow, Vetoed, BrokenView) as fault:
             _log.warning("%s: a history is kept as it is: %s", live.name.session, fault)
             ready = None
-        before = read_on(work, self._row, self._chains)
-        edits = _count_folded_messages(request, before, ready.events if ready else ())
+
+        def count_edits() -> list[Event]:
+            before = read_on(work, self._row, self._chains)
+            return _count_folded_messages(request, before, ready.events if ready else ())
+
+        edits = await run_beside(count_edits, size=weigh_request(request))
         await live.append([*entering, *edits])
         self.links, self.fixed, self.hashes = [], request.fixed, []
         live.touched = time()
@@ -336,7 +343,7 @@ class Conversation:
         """Return the mark of the history up to a place, as the log showed it there."""
         tail = await event_log.read_tail(self.live.store, self.live.name, at=place)
         messages, chain = 0, ""
-        for piece in read_row(tail.build_view(), self._chains):
+        for piece in read_row(await tail.load_view(), self._chains):
             if isinstance(piece, FoldedMessages):
                 messages, chain = piece.upto, piece.chain
             elif not piece.is_aside:
@@ -525,7 +532,7 @@ class Conversation:
         unplanned: str = "",
     ) -> PlannedRequest:
         """Patch a request as planned, and record it with the new events."""
-        size = _weigh_request(request)
+        size = weigh_request(request)
         patch = partial(self._patch_planned, request, work, ready, answer=answer)
         made = await run_beside(patch, size=size)
         live, view, edits, report = self.live, made.view, made.edits, made.report
@@ -836,8 +843,3 @@ def _apply_cache_lifetime(request: ClientRequest, facts: Facts) -> Facts:
 def _weigh_messages(request: ClientRequest, messages: Sequence[int]) -> int:
     """Say how many bytes take as long to read as some new messages."""
     return sum(request.places[at].end - request.places[at].start + _NEW for at in messages)
-
-
-def _weigh_request(request: ClientRequest) -> int:
-    """Say how many bytes take as long as a request whose messages are known."""
-    return len(request.body) + len(request.places) * _OLD

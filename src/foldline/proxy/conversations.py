@@ -43,7 +43,12 @@ from foldline.errors import (
     StoreFailed,
     WireError,
 )
-from foldline.proxy.client_request import ClientRequest, ServerStateError, read_request, run_beside
+from foldline.proxy.client_request import (
+    ClientRequest,
+    ServerStateError,
+    read_beside,
+    weigh_request,
+)
 from foldline.proxy.conversation import Conversation, PlannedRequest
 from foldline.proxy.exchange import Exchange, Flight
 from foldline.proxy.identity import Caller, Scope
@@ -52,6 +57,7 @@ from foldline.proxy.patch import Patched
 from foldline.session.log_handle import Live
 from foldline.session.session import AsyncSession
 from foldline.stores.base import Name, Store
+from foldline.stores.beside import run_beside
 
 MOST = 256
 """The most conversations that one process holds; others are opened again."""
@@ -217,7 +223,7 @@ class Conversations:
         Nothing of it is recorded. None if none of these edits is in the request.
         """
         try:
-            request = await run_beside(partial(read_request, dialect, body, path), size=len(body))
+            request = await read_beside(dialect, body, path)
         except WireError:
             return None
         best: tuple[Conversation, Match] | None = None
@@ -228,7 +234,8 @@ class Conversations:
         if best is None:
             return None
         try:
-            patched = best[0].patch_without_recording(request, best[1])
+            patch = partial(best[0].patch_without_recording, request, best[1])
+            patched = await run_beside(patch, size=weigh_request(request))
         except BrokenView:
             return None
         if not patched.kinds:
@@ -243,13 +250,17 @@ class Conversations:
     ) -> int:
         """Estimate the tokens of a request; raises `WireError` if it cannot be read."""
         request = await self._read_request(dialect, body, scope, path)
-        events: list[Event] = [Opened(request.model), request.read_instructions()]
-        for at in range(len(request.leading), len(request.places)):
-            if request.described[at].role != "fold":
-                events += request.read_message(at)
-        view = load(Spine(), dict(enumerate(events)), head=len(events) - 1)
         limits = self._build_facts(request.model, scope.tenant).limits
-        return build_report(view, measure_budget(view, limits)).total
+
+        def count() -> int:
+            events: list[Event] = [Opened(request.model), request.read_instructions()]
+            for at in range(len(request.leading), len(request.places)):
+                if request.described[at].role != "fold":
+                    events += request.read_message(at)
+            view = load(Spine(), dict(enumerate(events)), head=len(events) - 1)
+            return build_report(view, measure_budget(view, limits)).total
+
+        return await run_beside(count, size=weigh_request(request))
 
     async def compact_history(
         self, dialect: Dialect, body: bytes, *, scope: Scope = ALL, caller: Caller | None = None
@@ -295,14 +306,15 @@ class Conversations:
     ) -> ClientRequest:
         """Read a request, and write out what it only names: history that is in a log of ours."""
         try:
-            request = await run_beside(partial(read_request, dialect, body, path), size=len(body))
+            request = await read_beside(dialect, body, path)
         except ServerStateError as fault:
             if fault.field != dialect.chain_field:
                 raise
             return await self._read_chained(dialect, body, scope)
         if request.mark is None:
             return request
-        return await self._write_out_history(request, request.mark, scope)
+        facts = self._build_facts(request.model, scope.tenant)
+        return await self._open_marked(request, request.mark, scope, facts)
 
     async def _read_chained(self, dialect: Dialect, body: bytes, scope: Scope) -> ClientRequest:
         """Read a request that names an earlier answer, as if it had the whole history.
@@ -312,7 +324,7 @@ class Conversations:
         """
         named = body[slice(*find_fields(body)[dialect.chain_field])]
         _, places = await self._index.find_history(scope, [_format_response(named)], least=0)
-        without = read_request(dialect, remove_field(body, dialect.chain_field))
+        without = await read_beside(dialect, remove_field(body, dialect.chain_field))
         if not places:
             raise ServerStateError(dialect.chain_field)
         facts = self._build_facts(without.model, scope.tenant)
@@ -334,21 +346,11 @@ class Conversations:
         place = without.fields[dialect.messages]
         whole = apply_splices(without.body, [Splice(*place, b"[" + b",".join(raws) + b"]")])
         return replace(
-            read_request(dialect, _forget_at_server(whole)),
+            await read_beside(dialect, _forget_at_server(whole)),
             original=body,
             log=found.live.name.session,
             is_relayed=not self._own_history,
         )
-
-    async def _write_out_history(
-        self, request: ClientRequest, mark: FoldMark, scope: Scope
-    ) -> ClientRequest:
-        """Put a log's messages in place of the mark that names them.
-
-        What the client kept before the mark is in the log, or stays behind it.
-        """
-        facts = self._build_facts(request.model, scope.tenant)
-        return await self._open_marked(request, mark, scope, facts)
 
     async def _write_marked(
         self, conversation: Conversation, request: ClientRequest, mark: FoldMark
@@ -370,16 +372,18 @@ class Conversations:
         ]
         first = next((at for at in before if described[at].role != "system"), request.sealed)
         place = request.fields[request.dialect.messages]
-        whole = b"[" + b",".join((*raws[:first], *written, *raws[first:])) + b"]"
-        body = apply_splices(request.body, [Splice(*place, whole)])
+        listed = b"[" + b",".join((*raws[:first], *written, *raws[first:])) + b"]"
+        body = apply_splices(request.body, [Splice(*place, listed)])
         session = conversation.live.name.session
-        return replace(read_request(request.dialect, body), original=request.body, log=session)
+        whole = await read_beside(request.dialect, body)
+        return replace(whole, original=request.body, log=session)
 
     async def _open_marked(
         self, request: ClientRequest, mark: FoldMark, scope: Scope, facts: Facts
     ) -> ClientRequest:
         """Write out a mark from the conversation that has most of the request.
 
+        What the client kept before the mark is in the log, or stays behind it.
         A client that forks its conversation takes the mark along, and may go back behind it: then
         the log is forked too. Raises `WireError` if the mark is none of this client's.
         """
@@ -444,7 +448,8 @@ class Conversations:
         # Others keep writing to its log: send it with the edits in force, and do not record it.
         choice = await self._choose_conversation(request, scope, facts, key[1])
         self._drop_conversation(choice.conversation)
-        patched = choice.conversation.patch_without_recording(request, choice.match)
+        patch = partial(choice.conversation.patch_without_recording, request, choice.match)
+        patched = await run_beside(patch, size=weigh_request(request))
         return await self._send_unrecorded(
             choice.conversation, request, key, why="conflict", patched=patched
         )
@@ -616,7 +621,8 @@ class Conversations:
             return await self._resolve_unmatched(request, scope, facts, family)
         if ties and not is_family:  # no owner can be found
             return await self._start_conversation(request, scope, facts)
-        compacts = best.conversation.is_compaction(request, best.match)
+        compare = partial(best.conversation.is_compaction, request, best.match)
+        compacts = await run_beside(compare, size=weigh_request(request))
         if compacts and self._can_fit_unedited(best, facts):
             return best._replace(whole=True)
         if best.conversation.busy or (not is_family and _is_anothers(best, caller)):
@@ -679,7 +685,8 @@ class Conversations:
         """Resolve a history without a known beginning: new, or the client's own compaction."""
         # Some agents keep all of the user's messages before their summary, and no answer.
         looked_at = request.chained[:2] if request.answers else request.chained
-        words = [request.dialect.read_words(request.extract_message(at)) for at in looked_at]
+        read = partial(request.read_words, looked_at)
+        words = await run_beside(read, size=weigh_request(request))
         summed: list[tuple[int, Conversation, int]] = []
         for session in reversed(family):
             conversation = await self._open_conversation(Name(scope.tenant, session), scope, facts)

@@ -13,6 +13,7 @@ entries; with a store all processes behind a balancer share them.
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +24,7 @@ from foldline.proxy.client_request import ClientRequest
 from foldline.proxy.identity import Scope
 from foldline.session.client_row import ClientMessage, FoldedMessages, Piece
 from foldline.stores.base import Name, Store
+from foldline.stores.beside import run_beside
 
 
 class Match(NamedTuple):
@@ -125,6 +127,7 @@ _SEVERAL = 8  # sessions kept per digest, and newest sessions of a family that a
 _KIN = 64  # sessions of one family in the store
 _DAYS = 180 * 86_400.0  # seconds that a conversation may rest
 _TRIES = 5
+_DIGEST = 200  # bytes that take as long to read as a digest to look up
 _LOOKED_FOR = 24  # digests of one history that are looked up in the store
 
 
@@ -171,17 +174,24 @@ class Index:
 
     async def _find_first(self, scope: Scope, chains: Sequence[str]) -> tuple[int, list[LogPlace]]:
         """Find the first indexed digest: in this process, then in the store."""
-        for at, chain in enumerate(chains):
-            if places := self._places.get((scope.tenant, _digest_chain(scope, chain))):
-                return at, [*places]
-        if self._store is None:
-            return 0, []
+        find = partial(self._find_remembered, scope, chains)
+        found = await run_beside(find, size=len(chains) * _DIGEST)
+        if found is not None or self._store is None:
+            return found or (0, [])
         for at, chain in enumerate(chains[:_LOOKED_FOR]):
             key = _digest_chain(scope, chain)
             entry = await self._store.get(Name(scope.tenant, ""), CHAINS, key)
             if entry is not None:
                 return at, msgspec.msgpack.decode(entry.value, type=list[LogPlace])
         return 0, []
+
+    def _find_remembered(
+        self, scope: Scope, chains: Sequence[str]
+    ) -> tuple[int, list[LogPlace]] | None:
+        for at, chain in enumerate(chains):
+            if places := self._places.get((scope.tenant, _digest_chain(scope, chain))):
+                return at, [*places]
+        return None
 
     async def join_family(self, scope: Scope, session: str) -> None:
         """Add a session to the family that a scope names."""

@@ -154,7 +154,7 @@ class AsyncHistory:
         if turn.asked >= 0:
             await planning.rebuild_request(self.live, turn.asked)
         tail = await event_log.read_tail(self.live.store, self.live.name, at=turn.saw)
-        return tail.build_view()
+        return await tail.load_view()
 
     async def loss(self, edit: int) -> fold.Loss:
         """Return what a fold took out of the model's sight."""

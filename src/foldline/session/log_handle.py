@@ -18,6 +18,8 @@ from typing import (
     TypeVar,
 )
 
+from msgspec.structs import astuple
+
 from foldline.core import log
 from foldline.core.log import (
     Event,
@@ -37,7 +39,7 @@ from foldline.core.view import View
 from foldline.errors import Busy, Conflict, Erased, FoldlineError, StoreFailed
 from foldline.session.log_lines import log_events
 from foldline.stores import event_log
-from foldline.stores.base import Lease, Name, Store
+from foldline.stores.base import Draft, Lease, Name, Store
 
 if TYPE_CHECKING:
     from asyncio import Lock
@@ -50,7 +52,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", bound="_HasLive")
 Settings: TypeAlias = dict[str, Setting]
-_FEW = 16  # events that are appended on the event loop; more in a thread
+_LARGE = 100_000  # bytes of events: more are appended in a thread
+_EACH = 6_000  # bytes that take as long as an event without its texts
+_ITEM = 100  # bytes that take as long as an item of a view
 
 
 def run_locked(
@@ -118,7 +122,7 @@ class Live:
     async def open(cls, store: Store, name: Name, *, facts: Facts) -> "Live":
         """Open a log, stored or new."""
         tail = await event_log.read_tail(store, name)
-        live = cls(store, name, view=tail.build_view(), facts=facts)
+        live = cls(store, name, view=await tail.load_view(), facts=facts)
         live.touched = tail.changed
         return live
 
@@ -266,11 +270,12 @@ class Live:
         if not events:
             return
         admitted, self._admitted = self._admitted, None
-        if admitted is None or admitted.events is not events:
+        if admitted is not None and admitted.events is not events:
             admitted = None
-            _check_events(events)
+        build = _build_draft if admitted is None else event_log.build_draft
         await self._look_up()
         after = self.view.head  # the decision holds for this view and no later one
+        draft = await _run_beside(partial(build, events), size=_weigh_events(events))
         if self.lease is not None and self.lease.until - time() < self._seconds / 2:
             await self.renew()
         fence = self.lease.fence if self.lease else None
@@ -278,7 +283,6 @@ class Live:
             await self.store.claim(self.name, self.owner)
         self._unknown = True
         try:
-            draft = await _run_beside(partial(event_log.build_draft, events), events)
             await self.store.append(self.name, draft, after=after, fence=fence)
         except FoldlineError as fault:
             self._unknown = isinstance(fault, StoreFailed)  # any other: nothing was written
@@ -315,8 +319,11 @@ class Live:
     async def _apply_events(self, events: Sequence[Event]) -> None:
         self.report = None
         # A view that is built beside the loop is another one: this one is read meanwhile.
-        view = self.view if len(events) <= _FEW else self.view.copy()
-        if not await _run_beside(partial(_append_events, view, events), events):
+        size = _weigh_events(events)
+        if any(isinstance(event, log.Edit) for event in events):  # the view is built anew
+            size += len(self.view.items) * _ITEM
+        view = self.view if size < _LARGE else self.view.copy()
+        if not await _run_beside(partial(_append_events, view, events), size=size):
             self._unknown = True  # until the view is reloaded
             return await self._reload_view()
         self.view = view
@@ -324,7 +331,7 @@ class Live:
 
     async def _reload_view(self) -> None:
         tail = await event_log.read_tail(self.store, self.name)
-        self.view = tail.build_view()
+        self.view = await tail.load_view()
         self._unknown = False
 
     async def must_hold(self, spine: Spine) -> None:
@@ -352,13 +359,29 @@ def _append_events(view: View, events: Sequence[Event]) -> bool:
     return True
 
 
-async def _run_beside(work: Callable[[], R], events: Sequence[Event]) -> R:
-    """Run work on some events, in a thread if there are many."""
-    if len(events) <= _FEW:
+async def _run_beside(work: Callable[[], R], *, size: int) -> R:
+    """Run work on events, in a thread if they are large."""
+    if size < _LARGE:
         return work()
-    from asyncio import to_thread  # noqa: PLC0415 - seldom needed
+    from foldline.stores.beside import run_beside  # noqa: PLC0415 - seldom needed
 
-    return await to_thread(work)
+    return await run_beside(work, size=size)
+
+
+def _weigh_events(events: Sequence[Event]) -> int:
+    """Say how many bytes take as long as some events."""
+    if len(events) * _EACH >= _LARGE:
+        return len(events) * _EACH
+    parts = (part for event in events for part in getattr(event, "parts", ()))
+    texts = (one for part in parts for one in astuple(part) if isinstance(one, str))
+    natives = (event.native for event in events if isinstance(event, event_log.Said))
+    own = sum(len(native.body) for native in natives if native is not None)
+    return len(events) * _EACH + own + sum(map(len, texts))
+
+
+def _build_draft(events: Sequence[Event]) -> Draft:
+    _check_events(events)
+    return event_log.build_draft(events)
 
 
 def _check_events(events: Sequence[Event]) -> None:

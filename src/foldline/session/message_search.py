@@ -6,15 +6,16 @@ A query in double quotes finds only messages with exactly these words.
 """
 
 import re
-from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import log
 from typing import NamedTuple
 
 from foldline.session.history import FoundMessage
 from foldline.stores import event_log
 from foldline.stores.base import Found, Name, Store
+from foldline.stores.beside import run_beside
 from foldline.stores.search_terms import count_terms, find_terms, fold_letters, list_query_terms
 
 PASSAGE = 240
@@ -24,6 +25,7 @@ _NEAR, _NEAR_ASKED = 0.8, 0.5  # shared terms of a question and a message that i
 _QUESTION, _LONGER = 3, 4  # terms of a question at least; how much longer its message may be
 _READ = 100_000  # characters of a message in which its passage is looked for
 _PIECES = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 - of Chinese
+_SLOW = 4  # times as long as other bytes of the same size
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -54,9 +56,13 @@ async def search_tenant_messages(  # noqa: PLR0913 - the parameters of the store
     while True:
         found = await store.search(tenant, words, session=session, limit=wanted, owner=owner)
         hits = [hit for hit in await _read_hits(store, tenant, found) if _has(hit, phrase)]
-        kept = _join_same(hits) if phrase else await to_thread(_join_others, hits, words, asked)
+        kept = (
+            _join_same(hits)
+            if phrase
+            else await run_beside(partial(_join_others, hits, words, asked))
+        )
         if len(kept) >= limit or len(found) < wanted or wanted >= _MOST:
-            return await to_thread(_add_snippets, kept[:limit], words)
+            return await run_beside(partial(_add_snippets, kept[:limit], words))
         wanted = min(wanted * 4, _MOST)
 
 
@@ -66,10 +72,16 @@ async def _read_hits(store: Store, tenant: str, found: Sequence[Found]) -> list[
     for session in {one.session for one in found}:
         spans = sorted((one.seq, one.seq) for one in found if one.session == session)
         for row in await store.read(Name(tenant, session), spans):
-            text = await to_thread(event_log.extract_search_text, row.body)
-            read[session, row.seq] = text, await to_thread(_simplify_text, text)
+            read[session, row.seq] = await run_beside(
+                partial(_read_texts, row.body), size=len(row.body) * _SLOW
+            )
     there = ((one, read.get((one.session, one.seq), ("", ""))) for one in found)
     return [_ReadHit(one, *texts) for one, texts in there if texts[0]]
+
+
+def _read_texts(body: bytes) -> tuple[str, str]:
+    text = event_log.extract_search_text(body)
+    return text, _simplify_text(text)
 
 
 def _simplify_text(text: str) -> str:

@@ -7,6 +7,7 @@ narrative, vetoes on folds.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from time import time
 from typing import Any
 
@@ -33,6 +34,8 @@ from foldline.stores import event_log
 
 _GO_ON = "[nothing new was said; go on]"
 _LARGE = 30_000  # tokens of a view: folding more of it takes tens of milliseconds
+_MANY = 250  # items: the same
+_BYTES = 4  # of a token, about
 
 
 async def plan_and_record_request(
@@ -130,7 +133,7 @@ async def rebuild_request(live: Live, at: int) -> bytes:
         raise BadHandle(f"no request was recorded at {at}")
     whole = asked.relayed and asked.proxied is None
     tail = await event_log.read_tail(live.store, live.name, at=at if whole else asked.at)
-    view = tail.build_view()
+    view = await tail.load_view()
     request = render(view)
     dialect = base.resolve_named_dialect(asked.dialect)
     parameters = msgspec.json.decode(asked.parameters, type=dict[str, msgspec.Raw])
@@ -196,11 +199,12 @@ async def fetch_needed_events(live: Live, facts: Facts, need: Need) -> Facts:
 
 async def compute_plan(view: View, facts: Facts) -> Plan:
     """Plan; for a large view in a thread, so that the event loop is not blocked."""
-    if view.tokens < _LARGE:
+    if view.tokens < _LARGE and len(view.items) < _MANY:
         return plans.plan(view, facts)
-    from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
+    from foldline.stores.beside import LARGE, run_beside  # noqa: PLC0415 - half of the time of an import
 
-    return await to_thread(plans.plan, view, facts)
+    size = max(view.tokens * _BYTES, LARGE)
+    return await run_beside(partial(plans.plan, view, facts), size=size)
 
 
 def _encode_parameters(parameters: Mapping[str, Any]) -> str:

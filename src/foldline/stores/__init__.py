@@ -1,6 +1,7 @@
 """Storage for logs: one port, `base.Store`, and its backends.
 
 base            The port: the operations every backend has, and what they promise
+beside          Runs work beside the event loop: what is large, and what is huge
 encryption      Encryption at rest around any store
 event_log       Writes events to a store and reads them back
 open_store      Opens the store that an address names

@@ -26,6 +26,7 @@ import hmac
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
@@ -318,8 +319,7 @@ class CryptStore:
             raise Unsupported(
                 "an encrypted store has no index to search all sessions by; name one `session`"
             )
-        from asyncio import to_thread  # noqa: PLC0415 - half of the time of an import
-
+        from foldline.stores.beside import run_beside  # noqa: PLC0415 - half of the time of an import
         from foldline.stores.search_ranking import PostingBatch  # noqa: PLC0415 - for a search alone
         from foldline.stores.search_terms import list_query_terms  # noqa: PLC0415
 
@@ -332,7 +332,7 @@ class CryptStore:
             span = (start, min(start + _STEP - 1, head.seq))
             opened = await self._decrypt_rows(name, await self._inner.read(name, [span]))
             own = [one.row for one, own in opened if own]  # like any store: not the ancestors'
-            await to_thread(_add_messages, batch, own)
+            await run_beside(partial(_add_messages, batch, own))
         return batch.rank_messages(session, limit)
 
     async def retain(self, tenant: str, rule: Retention, *, dry: bool = False) -> Receipt:

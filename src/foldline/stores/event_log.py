@@ -7,6 +7,8 @@ a wrapped store works like any other.
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -19,10 +21,13 @@ from foldline.core.view import View, load
 from foldline.errors import BadInput, FormatError
 from foldline.stores.base import Draft, Head, Name, Row, Store
 
+T = TypeVar("T")
 Said = UserSaid | ModelSaid | ToolReturned
 LARGE = 16_384
 """From this many characters on, a piece is stored by its hash."""
 _PIECE = 2_000  # rows that `iterate_rows` reads at a time
+_FEW = 50_000  # bytes of rows: more are read beside the event loop
+_EACH = 400  # bytes that take as long to read as a row
 _BLOB = "blob:"  # text that itself begins with it is stored by hash too: nobody can forge one
 
 
@@ -35,6 +40,12 @@ class LogTail:
     head: int
     changed: float = field(default=0.0, compare=False)
     """When the newest of these events was appended, by the store's clock."""
+    size: int = field(default=0, compare=False)
+    """How many bytes take as long to read as these events."""
+
+    async def load_view(self) -> View:
+        """Load the view, beside the event loop if it is large."""
+        return await _run_beside(self.build_view, self.size)
 
     def build_view(self) -> View:
         """Load the view."""
@@ -81,7 +92,7 @@ async def read_tail(store: Store, name: Name, *, at: int | None = None) -> LogTa
                 raise _make_lost_piece_error(name)
             break
     changed = max((row.time for row in rows), default=0.0)
-    return LogTail(spine, found, head.seq, changed)
+    return LogTail(spine, found, head.seq, changed, _weigh_rows(rows))
 
 
 async def fork_log(store: Store, name: Name, to: str, *, at: int) -> None:
@@ -170,8 +181,20 @@ def _make_lost_piece_error(name: Name) -> FormatError:
     )
 
 
-async def _decode_rows(store: Store, name: Name, rows: Sequence[Row]) -> list[Logged] | None:
-    """Decode rows and put their pieces back; None if a piece is gone."""
+async def _run_beside(work: Callable[[], T], size: int) -> T:
+    if size < _FEW:
+        return work()
+    from foldline.stores.beside import run_beside  # noqa: PLC0415 - half of the time of an import
+
+    return await run_beside(work, size=size)
+
+
+def _weigh_rows(rows: Sequence[Row]) -> int:
+    return sum(len(row.body) for row in rows) + len(rows) * _EACH
+
+
+def _decode_events(rows: Sequence[Row]) -> tuple[list[Logged], list[str]]:
+    """Decode rows; also list the pieces that they name."""
     found = [Logged(row.seq, log.decode_event(row.body)) for row in rows]
     wanted: list[str] = []
 
@@ -181,6 +204,12 @@ async def _decode_rows(store: Store, name: Name, rows: Sequence[Row]) -> list[Lo
 
     for _, event in found:
         _map_pieces(event, collect_blob)
+    return found, wanted
+
+
+async def _decode_rows(store: Store, name: Name, rows: Sequence[Row]) -> list[Logged] | None:
+    """Decode rows and put their pieces back; None if a piece is gone."""
+    found, wanted = await _run_beside(partial(_decode_events, rows), _weigh_rows(rows))
     if not wanted:
         return found
     blobs = await store.blobs(name, wanted)

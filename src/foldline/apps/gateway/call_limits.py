@@ -8,6 +8,7 @@ counts as long as it may become: as the request says, else as its model's own li
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from foldline.errors import Limited, WireError
 from foldline.models.catalog import resolve_model
 from foldline.models.port import Heard, Json, Model
 from foldline.session.spending import estimate_cost
+from foldline.stores.beside import run_beside
 
 _BYTES: Final = 3  # of a request for each token: rather too many tokens than too few
 _ANSWER: Final = 8_192  # tokens of an answer that nothing limits
@@ -76,7 +78,10 @@ class CallLimits:
             asked = RequestedModel(exchange.model, exchange.most_output, exchange.answers)
             sent = exchange.report.total
         else:
-            asked = read_asked_model(body, dialect) if body is not None else None
+            asked = None
+            if body is not None:
+                read = partial(read_asked_model, body, dialect)
+                asked = await run_beside(read, size=len(body))
             in_path = list_path_models(path)
             if asked is None or not (asked.name or in_path):
                 self._refuse_unreadable(client)

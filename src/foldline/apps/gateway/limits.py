@@ -21,7 +21,7 @@ from foldline.apps.gateway.settings import GatewayLimits
 from foldline.dialects.base import Dialect
 from foldline.dialects.json_slices import find_fields, has_more_values
 from foldline.errors import WireError
-from foldline.proxy.client_request import run_beside
+from foldline.stores.beside import run_beside
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -197,20 +197,24 @@ async def read_request_body(
             if size > most:
                 raise _too_large(most)
         if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return await run_beside(partial(b"".join, chunks), size=size)
 
 
 async def decode_body(body: bytes, encoding: bytes, *, most: int, share: Share) -> bytes | None:
     """Decompress a body, in steps; None if only the upstream may know how to read it."""
     copy = Copy(encoding, most=most)
     pieces: list[bytes] = []
+    size = 0
     for piece in copy.iterate_pieces(body):
         share.reserve_bytes(len(piece))
+        size += len(piece)
         pieces.append(piece)
         await asyncio.sleep(0)
     if copy.large:
         raise _too_large(most)
-    return b"".join(pieces) if copy.readable and copy.ended else None
+    if not (copy.readable and copy.ended):
+        return None
+    return await run_beside(partial(b"".join, pieces), size=size)
 
 
 def _too_large(most: int) -> Refusal:

@@ -57,10 +57,10 @@ from foldline.apps.gateway.upstream import Links, UpstreamAnswer, build_upstream
 from foldline.dialects import base
 from foldline.dialects.base import Dialect, Vendor, is_signed
 from foldline.errors import FoldlineError, FormatError, Sealed, Spent
-from foldline.proxy.client_request import run_beside
 from foldline.proxy.compacted_history import CompactedHistory, answer_compaction
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import LONGEST, is_name
+from foldline.stores.beside import run_beside
 
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 _log = logging.getLogger("foldline.gateway")
@@ -278,6 +278,10 @@ class Relay:
         """Plan the request, and note how long that took and what came of it."""
         clock = asyncio.get_running_loop().time
         started = clock()
+        request = way.request
+        is_planned = self._conversations is not None and request.dialect is not None
+        if is_planned and not find_reason(request.path, request.headers, request.dialect):
+            await body.read()  # it ends with its client, as nothing is recorded yet
         planned = await way.call.run_shielded(self._plan_while_stored(way.request, body))
         way.note.added = clock() - started
         if isinstance(planned, PlannedExchange):

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from foldline.apps.gateway.asgi import Gateway
 from foldline.apps.gateway.calls import WATCHED
+from foldline.dialects.base import list_dialects
 from foldline.errors import BadInput
 from foldline.models.redact import Redacting
 
@@ -115,6 +116,7 @@ def prepare_process() -> None:
     # After each statement SQLite's thread waits this long for a busy loop to yield: at Python's
     # default of 5 ms an append takes tens of milliseconds.
     sys.setswitchinterval(_SWITCH)
+    list_dialects()  # what the first request would load, before there is one
     gc.collect()
     gc.freeze()  # what is loaded now stays; what a request leaves is hardly ever in a cycle
     gc.set_threshold(*_COLLECT)

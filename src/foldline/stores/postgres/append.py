@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
 from uuid import UUID
@@ -37,6 +38,7 @@ from psycopg.errors import error_from_result
 
 from foldline.errors import BadInput, Conflict, Erased, FoldlineError
 from foldline.stores.base import Draft, Name, Row
+from foldline.stores.beside import run_beside
 from foldline.stores.postgres.connections import (
     PATIENCE,
     Connection,
@@ -84,6 +86,14 @@ class Statement:
     def oids(self) -> list[int]:
         """The oids of its values' types."""
         return [one.array if at >= self.arrays else one.oid for at, one in enumerate(self.types)]
+
+
+def encode_values(statement: Statement, values: Sequence[Any]) -> list[Value]:
+    """Encode a statement's values."""
+    return [
+        encode_value(kind, value) if at < statement.arrays else encode_array(kind, value)
+        for at, (kind, value) in enumerate(zip(statement.types, values, strict=True))
+    ]
 
 
 def encode_value(one: Type, value: Any) -> Value:
@@ -142,7 +152,11 @@ async def run_binary_statement(
             with suppress(psycopg.errors.DuplicatePreparedStatement):
                 _check_results(connection, results)
             known.add(statement.name)
-        server.send_query_prepared(statement.name, values, formats, result_format=pq.Format.BINARY)
+        send = partial(
+            server.send_query_prepared,
+            statement.name, values, formats, result_format=pq.Format.BINARY,
+        )  # fmt: skip
+        await run_beside(send, size=sum(map(len, filter(None, values))))
     result = _check_results(connection, await connection.wait(generators.execute(server)))
     return [result.get_value(0, at) for at in range(result.nfields)]
 
@@ -163,6 +177,7 @@ _SEVERAL = (*_CONDITIONS, INT4, INT8, INT4, TEXT, BOOL, FLOAT8, BYTEA, BYTEA)
 _ARRAYS = 8  # of `_SOME`: the values before describe the append, not its rows
 LANES = 2
 """Connections that appends use: while one waits for the disk, the other gets the next batch."""
+_EACH = 400  # bytes that take as long to encode as a row
 _TOGETHER, _BYTES = 64, 4_000_000  # the most appends and bytes of one batch
 _Outcome: TypeAlias = tuple[int, int, float | None]
 
@@ -192,7 +207,12 @@ class _Append:
         rows = self.draft.rows  # examined only once: there are thousands a second
         pieces = any([row.pieces for row in rows])  # noqa: C419 - a list of one is faster
         self.row = rows[0] if len(rows) == 1 and not pieces else None
-        self.apart = self.apart or not rows or pieces
+        self.apart = self.apart or not rows or pieces or self.size > _BYTES
+
+    @property
+    def weight(self) -> int:
+        """How many bytes take as long to encode."""
+        return self.draft.size + len(self.draft.rows) * _EACH
 
     @property
     def newest(self) -> int | None:
@@ -210,8 +230,8 @@ class Appends:
 
     def __init__(self, db: Connections) -> None:
         self._db = db
-        self._one = _build_select(db, "append_one", _ROW)
-        self._some = _build_select(db, "append", _SOME, arrays=_ARRAYS)
+        self._one = build_select(db, "append_one", _ROW)
+        self._some = build_select(db, "append", _SOME, arrays=_ARRAYS)
         self._all = _build_call(db, "append_all", _ROW)
         self._each = _build_call(db, "append_each", _SEVERAL)
         self._waiting: deque[_Append] = deque()
@@ -326,11 +346,12 @@ class Appends:
             _set_outcome(batch[0], await self._send_single(connection, batch[0]))
             return
         every = all(one.row is not None for one in batch)
-        values = _of_all(batch) if every else _of_each(batch)
         statement = self._all if every else self._each
-        columns = [
-            encode_array(kind, column) for kind, column in zip(statement.types, values, strict=True)
-        ]
+
+        def encode_columns() -> list[Value]:
+            return encode_values(statement, _of_all(batch) if every else _of_each(batch))
+
+        columns = await run_beside(encode_columns, size=sum(one.weight for one in batch))
         outcomes, places, moments = await run_binary_statement(connection, statement, columns)
         decoded = zip(
             decode_numbers(outcomes, "i"),
@@ -342,13 +363,8 @@ class Appends:
             _set_outcome(one, outcome)
 
     async def _send_single(self, connection: Connection, one: _Append) -> _Outcome:
-        row = one.row
-        statement = self._one if row is not None else self._some
-        values = (*one.conditions, *(_of_row(row) if row is not None else _of_rows(one)))
-        encoded = [
-            encode_value(kind, value) if at < statement.arrays else encode_array(kind, value)
-            for at, (kind, value) in enumerate(zip(statement.types, values, strict=True))
-        ]
+        statement = self._one if one.row is not None else self._some
+        encoded = await run_beside(partial(_encode_single, one, statement), size=one.weight)
         outcome, place, moment = await run_binary_statement(connection, statement, encoded)
         return decode_number(outcome, "i"), decode_number(place, "q"), decode_number(moment, "d")
 
@@ -369,10 +385,10 @@ class Appends:
             self._waiting.extendleft(reversed(again))
 
 
-def _build_select(
+def build_select(
     db: Connections, name: str, types: tuple[Type, ...], arrays: int = 1_000
 ) -> Statement:
-    """Build the statement of one append, which also sets the tenant."""
+    """Build the statement that calls a function, which also sets the tenant."""
     rest = ", ".join(f"${at}" for at in range(2, len(types) + 1))
     text = f"select * from {{schema}}.{name}(set_config('foldline.tenant', $1, true), {rest})"  # noqa: S608 - no user's text in it
     return Statement(f"foldline_{name}".encode(), db.encode_statement(text), types, arrays)
@@ -400,6 +416,11 @@ def _refuse_batch(batch: Sequence[_Append], fault: FoldlineError) -> None:
 def _set_outcome(one: _Append, outcome: _Outcome) -> None:
     if one.done is not None and not one.done.done():
         one.done.set_result(outcome)
+
+
+def _encode_single(one: _Append, statement: Statement) -> list[Value]:
+    values = (*one.conditions, *(_of_rows(one) if one.row is None else _of_row(one.row)))
+    return encode_values(statement, values)
 
 
 def _of_row(row: Row) -> tuple[Any, ...]:

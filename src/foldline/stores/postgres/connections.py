@@ -9,10 +9,10 @@ import hashlib
 import os
 import select
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -23,6 +23,7 @@ from foldline.stores.base import Name
 from foldline.stores.postgres import schema
 from foldline.stores.postgres.url import PostgresSchema
 
+T = TypeVar("T")
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 PATIENCE = 30.0
 """Seconds that an operation waits for a server that does not answer."""
@@ -81,15 +82,23 @@ class Connections:
         self, statement: str, *values: Any, again: bool = False
     ) -> list[tuple[Any, ...]]:
         """Return the rows of one statement; `again` says that it may safely run twice."""
+
+        async def run(connection: Connection) -> list[tuple[Any, ...]]:
+            cursor = await connection.execute(self.encode_statement(statement), values, binary=True)
+            return await cursor.fetchall()
+
+        return await self.run_with_retries(run, again=again)
+
+    async def run_with_retries(
+        self, run: Callable[[Connection], Awaitable[T]], *, again: bool = False
+    ) -> T:
+        """Run something on a connection; `again` says that it may safely run twice."""
         started = time.monotonic()
         tries = 0
         while True:
             try:
                 async with self.take_connection() as connection:
-                    cursor = await connection.execute(
-                        self.encode_statement(statement), values, binary=True
-                    )
-                    return await cursor.fetchall()
+                    return await run(connection)
             except psycopg.Error as fault:
                 lost = again and is_lost(fault)
                 if not (lost or is_undone(fault)) or time.monotonic() - started > PATIENCE:

@@ -7,15 +7,32 @@ an index entry lists one tenant's places only and is never longer for the others
 
 import hashlib
 import time
-from asyncio import to_thread
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from foldline.errors import BadInput, Conflict, Erased, FormatError
 from foldline.stores import event_log, search_ranking, search_terms
 from foldline.stores.base import Entry, Found, Head, Lease, Name, Row
-from foldline.stores.postgres.connections import Connections, build_call_statement, sid_of
+from foldline.stores.beside import run_beside
+from foldline.stores.postgres.append import (
+    BYTEA,
+    INT4,
+    INT8,
+    TEXT,
+    UUID_,
+    Value,
+    build_select,
+    encode_values,
+    run_binary_statement,
+)
+from foldline.stores.postgres.connections import (
+    Connection,
+    Connections,
+    build_call_statement,
+    sid_of,
+)
 from foldline.stores.search_ranking import PostingBatch, PostingRow
 
 _HEAD = build_call_statement("head_and_owner", "uuid", "int4")
@@ -23,6 +40,7 @@ _READ = build_call_statement("read", "uuid", "int4[]", "int4[]")
 _PIECES = build_call_statement("pieces", "uuid", "text[]")
 _FORK = build_call_statement("fork", "uuid", "uuid", "text", "text", "int4", "int4[]", "int4[]")
 _MOST = 2**31 - 1  # the largest possible place
+_EACH = 400  # bytes that take as long to read as a row
 
 
 async def read_head(db: Connections, name: Name, *, at: int | None = None) -> Head:
@@ -40,6 +58,11 @@ async def read_rows(db: Connections, name: Name, spans: Sequence[tuple[int, int]
     """Return the rows of spans in order; a fork's include its ancestors'."""
     los, his = _split_spans(spans)
     columns = await db.run_statement(_READ, name.tenant, sid_of(name), los, his, again=True)
+    size = sum(len(row[5]) for row in columns) + len(columns) * _EACH
+    return await run_beside(partial(_decode_rows, name, columns), size=size)
+
+
+def _decode_rows(name: Name, columns: Sequence[Sequence[Any]]) -> list[Row]:
     rows: dict[int, Row] = {}
     for row in columns:  # a session's own rows come before its ancestors'
         if row[0] not in rows:
@@ -142,7 +165,7 @@ async def put_entry(  # noqa: PLR0913 - a side table is a table
 
 _UNINDEXED = build_call_statement("unindexed_sessions", "uuid")
 _SPOKEN = build_call_statement("spoken_between", "uuid", "int4", "int4")
-_POST = build_call_statement("post", "uuid", "int4", "int4", "int8[]", "int4[]", "bytea[]")
+_POST = (TEXT, UUID_, INT4, INT4, INT8, INT4, BYTEA)
 _POSTINGS = build_call_statement("postings_of", "uuid", "text", "int8", "int8[]")
 
 
@@ -163,7 +186,7 @@ async def search_index(  # noqa: PLR0913 - what the port narrows a search by
     marked = [every, *(term ^ mark for term in terms)]
     rows = await db.run_statement(_POSTINGS, tenant, within, owner, every, marked, again=True)
     found = (PostingRow(row[0] ^ mark, *row[1:]) for row in rows)
-    return await to_thread(search_ranking.rank_postings, found, limit)
+    return await run_beside(partial(search_ranking.rank_postings, found, limit))
 
 
 async def index_some(db: Connections, tenant: str, *, session: str | None = None) -> bool:
@@ -192,8 +215,19 @@ async def _index_block(  # noqa: PLR0913 - a session's row, and where
             batch.add_message(seq, event_log.extract_search_text(body))
 
     while rows := await db.run_statement(_SPOKEN, tenant, sid, at, end, again=True):
-        await to_thread(add_messages, rows)
+        await run_beside(partial(add_messages, rows))
         at = rows[-1][0] + 1
-    marked = await to_thread(batch.list_rows, mark)
-    columns: list[list[Any]] = [list(one) for one in zip(*marked, strict=True)]
-    await db.run_statement(_POST, tenant, sid, indexed, end, *(columns or ([], [], [])), again=True)
+    statement = build_select(db, "post", _POST, arrays=4)
+
+    def encode_rows() -> list[Value]:
+        columns = zip(*batch.list_rows(mark), strict=True)
+        return encode_values(
+            statement, (tenant, sid, indexed, end, *(tuple(columns) or ((), (), ())))
+        )
+
+    values = await run_beside(encode_rows)
+
+    async def post(connection: Connection) -> None:
+        await run_binary_statement(connection, statement, values)
+
+    await db.run_with_retries(post, again=True)
