@@ -7,7 +7,8 @@ two gateways are killed with -9, and PostgreSQL too, which starts again. An upst
 requests and tokens of each minute, dollars, calls at a time. For each limit: how much more passed than it allows,
 how much of it was used, and whether the store has counted less than passed (lost) or more (a killed process'
 lease counts as spent).
-What limits cost a call is in `just bench gateway`.
+What limits cost a call is in `just bench gateway`. `--only silence`: what one client can do to all others, see
+benches/silence.py. `--only factors`: how much memory requests take, for the runbook.
 
 Exits 1 where more than 1 % passes over a limit, or where a count is lost.
 `--short`: three gateways, 30 conversations, some seconds, no kills; on the database that `FOLDLINE_PG` names. The
@@ -34,6 +35,7 @@ import aiohttp
 import uvloop
 from aiohttp import web
 from pg_place import a_schema, address_of
+from silence import measure_factors, measure_silence
 
 from foldline.apps.gateway.api_keys import create_key
 from foldline.stores.open_store import store_at
@@ -371,8 +373,16 @@ def main() -> int:
     """Print the figures; 1 where a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--only", choices=("counts", "silence", "factors"))
+    parser.add_argument("--load", default="", help="one load of `silence`, by a word of its name")
     given = parser.parse_args()
-    return 0 if uvloop.run(measure_load(SHORT if given.short else LONG)) else 1
+    if given.only == "factors":
+        measure_factors()
+        return 0
+    met = given.only == "silence" or uvloop.run(measure_load(SHORT if given.short else LONG))
+    if given.only != "counts":
+        met &= measure_silence(short=given.short, only=given.load)
+    return 0 if met else 1
 
 
 if __name__ == "__main__":
