@@ -266,7 +266,7 @@ async def test_a_server_that_dies_hangs_refuses_or_prints_rubbish_is_named_and_t
             echoed,
             ("chattered", True),
             ("mcp__h__refuse failed: the MCP server 'h' refused: not with these arguments", False),
-            ("mcp__h__hang failed: the MCP server 'h' gave no answer within 2 s; it was told so", False),
+            ("mcp__h__hang failed: the MCP server 'h' gave no answer within 2 s; it was notified", False),
             echoed,
         ]  # fmt: skip
     assert notes.read_text().count("started") == 2

@@ -269,7 +269,9 @@ async def ours(address: str, count: int, fold: Callable[..., Any], prefix: str) 
         for number in range(count):
             await queue.defer(Name("acme", f"{prefix}{number}"), install=True)
         told: list[Done] = []
-        worker = Worker(queue, fold, concurrency=4, told=lambda _, done, __: told.append(done))
+        worker = Worker(
+            queue, fold, concurrency=4, on_outcome=lambda _, done, __: told.append(done)
+        )
         begun = time.perf_counter()
         await worker.run(once=True)
         took = time.perf_counter() - begun

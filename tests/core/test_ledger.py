@@ -504,7 +504,7 @@ def test_names_told_elsewhere_are_stored():
     """A narrative gives way in the end; what it told is then shown by the ledger again."""
     facts = [Fact(seq, "name", f"unit_{seq:04}", "seen") for seq in range(8)]
     told = {fact.key for fact in facts}
-    made = ledger.build_pages(facts, cap=400, told=told)
+    made = ledger.build_pages(facts, cap=400, visible=told)
     assert not made.shown
     assert {*made.stored} == {*facts}
     assert {fact.key for fact in ledger.build_pages(made.stored, cap=400).shown} == told

@@ -394,14 +394,14 @@ def unsaid(number):
 VERIFY, ANSWER = "foldline.core.edits.fold.verify", "foldline.core.edits.fold.answer_text"
 ASK = "foldline.core.edits.fold.ask"
 MUTANTS = {
-    "all is believed": (caught(test_true_sentences_stand_and_no_other, "prose", "aim"), VERIFY, "        return list_sentence_faults(line.text, claim.seqs or (), told)", "        return []"),
+    "all is believed": (caught(test_true_sentences_stand_and_no_other, "prose", "aim"), VERIFY, "        return list_sentence_faults(line.text, claim.seqs or (), source)", "        return []"),
     "one sentence takes all": (caught(test_true_sentences_stand_and_no_other, "prose", "aim"), VERIFY, "return Accepted(tuple(lines), tuple(left_out)), every", "return Accepted(() if left_out else tuple(lines), tuple(left_out)), every"),
     "no prose at all": (caught(test_true_sentences_stand_and_no_other, "prose", "aim"), ASK, '"" if ask.template == TEMPLATE else f"{before}\\n{after}"', '""'),
     "headings": (lie("a claim in a heading"), VERIFY, 'f"{label}: {claim.text}" if label else claim.text', "claim.text"),
     "going back": (test_what_rests_on_a_sentence_that_is_left_out_is_left_out_too, VERIFY, "if claim.goes_on and was_left_out and", "if False and"),
-    "paraphrases": (lie("a paraphrase"), VERIFY, "if _paraphrases_order(text, told):", "if False:"),
+    "paraphrases": (lie("a paraphrase"), VERIFY, "if _paraphrases_order(text, source):", "if False:"),
     "posing": (lie("a posed speaker"), VERIFY, "if POSE.search(text):", "if False:"),
-    "opposites": (unsaid(1), VERIFY, "if _is_opposite(text, told):", "if False:"),
+    "opposites": (unsaid(1), VERIFY, "if _is_opposite(text, source):", "if False:"),
     "sense": (lie("turned round, as a wish"), VERIFY, "return all(bool(NOT.search(one)) == bool(NOT.search(passage)) for one, passage in near)", "return True"),
     "passages": (unsaid(7), VERIFY, "if not by_passage:", "if True:"),
     "whose": (lie("another language"), VERIFY, "if USER.search(unquoted) or USER_NAMED.search(unquoted):", "if False:"),
@@ -412,7 +412,7 @@ MUTANTS = {
     "anchors": (caught(test_what_is_no_summary, "a word"), VERIFY, "if len(unknown) == of and", "if False and"),
     "echoes": (caught(test_what_is_no_summary, "an echo of the question"), VERIFY, 'in f" {join_words(prompt.own)} ":', "in ():"),
     "cut": (test_a_cut_answer_keeps_its_whole_sentences, ANSWER, "if cut and whole", "if False and whole"),
-    "places": (lie("an event from elsewhere"), VERIFY, "for seq in {*seqs} - {*told.events}]", "for seq in ()]"),
+    "places": (lie("an event from elsewhere"), VERIFY, "for seq in {*seqs} - {*source.events}]", "for seq in ()]"),
 }  # fmt: skip
 
 

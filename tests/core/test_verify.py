@@ -543,13 +543,13 @@ def packed():
 
 
 MUTANTS = {
-    "citations": (refused("cites outside"), VERIFY, "if seq not in told.events]", "if False]"),
+    "citations": (refused("cites outside"), VERIFY, "if seq not in source.events]", "if False]"),
     "nothing cited": (refused("cites an empty list"), VERIFY, "if not line.seqs:", "if False:"),
     "inner citations": (refused("cites inside too"), ANSWER, '(*_INSIDE.findall(found["text"]), found[2])', "(found[2],)"),
     "the piece": (test_an_answer_for_another_piece_is_stale, VERIFY, "if lo <= seq <= (seq if hi is None else hi)", "if lo <= seq"),
     "quotations": (refused("a quotation from nowhere"), VERIFY, "exact = (*count_names(text), *_QUOTE.findall(text))", "exact = (*count_names(text),)"),
     "names": (refused("stale, of other files"), VERIFY, "exact = (*count_names(text), *_QUOTE.findall(text))", "exact = (*_QUOTE.findall(text),)"),
-    "numbers": (refused("a number from nowhere"), VERIFY, "if not _has_number(one, told.whole))", "if False)"),
+    "numbers": (refused("a number from nowhere"), VERIFY, "if not _has_number(one, source.whole))", "if False)"),
     "quoted user": (untrue("a quotation never said"), VERIFY, "if normalise_text(one) not in normalise_text(said)", "if False"),
     "goals": (untrue("a wish of the model"), VERIFY, "if line.section == GOALS or ", "if "),
     "approvals": (untrue("an approval of a tool"), VERIFY, "if line.section == GOALS or USER.search(unquoted):", "if line.section == GOALS:"),
@@ -559,7 +559,7 @@ MUTANTS = {
     "opposites": (untrue("a wish turned round"), VERIFY, "if not faults and bool(NOT.search(text)) != bool(", "if not faults and None is bool("),
     "rules": (untrue("a rule of a tool"), VERIFY, "elif LAW.search(unquoted):", "elif False:"),
     "decisions": (untrue("a decision of a tool"), VERIFY, "if len(strange) * 2 > of:", "if False:"),
-    "orders": (order_refused, VERIFY, "if _has_injected_order(text, told):", "if False:"),
+    "orders": (order_refused, VERIFY, "if _has_injected_order(text, source):", "if False:"),
     "refusals": (refused("refusal before lines"), VERIFY, "if _REFUSAL.match(answer):", "if False:"),
     "refusals in the form": (refused("refusal in the form"), VERIFY, "if _REFUSAL.match(claim.text):", "if False:"),
     "echoes": (refused("echo of the form"), VERIFY, 'or f"- {FORM} [" in answer', ""),
@@ -568,7 +568,7 @@ MUTANTS = {
     "unseen": (refused("right to left"), ANSWER, "if UNSEEN.search(text):", "if False:"),
     "headings": (refused("other headings"), VERIFY, '"" if claim.label else FACTS', "FACTS"),
     "again": (refused("empty"), VERIFY, "if again and not proven.lines:", "if False:"),
-    "all is believed": (test_an_unproven_line_is_left_out_and_the_others_stay, VERIFY, "faults = _list_claim_faults(claim, line, told, prompt)", "faults = []"),
+    "all is believed": (test_an_unproven_line_is_left_out_and_the_others_stay, VERIFY, "faults = _list_claim_faults(claim, line, source, prompt)", "faults = []"),
     "one line takes all": (test_an_unproven_line_is_left_out_and_the_others_stay, VERIFY, "if again or len(proven.lines) >= max(len(proven.left_out), 1):", "if proven.lines and not proven.left_out:"),
     "the first is forgotten": (test_where_less_than_half_holds_it_is_asked_once_more, VERIFY, "        return first.proven\n", "        return second\n"),
     "a cut line": (test_an_answer_that_was_cut_keeps_its_whole_lines, VERIFY, 'and answer[len(whole)] != "\\n":', "and False:"),

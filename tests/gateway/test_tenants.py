@@ -176,7 +176,7 @@ def test_g8_a_rule_that_is_set_later_counts_too():
             return Receipt((), 0, 0)
 
         store.retain = retain
-        async with run_retention(store, lambda: rules, rules.get, told=print, look=0.01):
+        async with run_retention(store, lambda: rules, rules.get, notify=print, look=0.01):
             await asyncio.sleep(0.1)
             assert asked == []
             rules["two"] = RetentionSettings(days=1)

@@ -147,7 +147,7 @@ def test_resurrected(text, back):
     ("module", "line", "instead"),
     [
         ("foldline.core.ledger.fact_pages", 'if new.text.startswith("read"):', "if False:"),
-        ("foldline.core.ledger.collect", "done = doing.touches if told.ok else ()", "done = doing.touches if True else ()"),
+        ("foldline.core.ledger.collect", "done = doing.touches if outcome.ok else ()", "done = doing.touches if True else ()"),
         ("foldline.core.ledger.collect", "if touch.to:", "if False:"),
         ("foldline.core.ledger.fact_pages", 'key=lambda fact: (fact.text.startswith("read"), -fact.seq))', "key=lambda fact: -fact.seq)[:3]"),
     ],

@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import json
+import sys
 import time
 
 import pytest
@@ -129,6 +130,7 @@ def test_a_missing_sdk_is_named_with_its_extra(sdk, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, sdk, None)
     with pytest.raises(BadInput, match=rf"foldline\[{sdk}\]"):
         client(NAMES[sdk])
 

@@ -140,7 +140,7 @@ async def test_a_worker_folds_what_is_queued_and_leaves_no_rows(address):
         await made(store, Name("acme", "erased"))
         await queue.defer(Name("acme", "erased"), install=True)
         await store.erase(Name("acme", "erased"))
-        await Worker(queue, folding(store), told=told).run(once=True)
+        await Worker(queue, folding(store), on_outcome=told).run(once=True)
         assert await queue.count_jobs() == {}
     assert sorted(told.outcomes) == ["folded"] * 3 + ["gone"] * 2
     for name in names:
@@ -163,7 +163,7 @@ async def test_what_fails_is_tried_again_and_given_up_with_a_reason(address, mon
     with hurried(monkeypatch, PAUSES=(0.1, 0.2), _POLL=0.05):
         async with Queue(address) as queue:
             await queue.defer(NAME, install=True)
-            await Worker(queue, failing, told=told).run(once=True)
+            await Worker(queue, failing, on_outcome=told).run(once=True)
     assert told.outcomes == ["failed"] * 3
     reasons = [done.reason for _, done, _ in told.lines]
     assert reasons[0] == "the disk is full; tried again in 0.1 s"
@@ -187,7 +187,7 @@ async def test_what_fails_while_it_is_queued_once_more_is_not_stuck(address, mon
     with hurried(monkeypatch, PAUSES=(0.1,)):
         async with Queue(address) as queue:
             await queue.defer(NAME, install=True)
-            await asyncio.wait_for(Worker(queue, once_more, told=told).run(once=True), 20)
+            await asyncio.wait_for(Worker(queue, once_more, on_outcome=told).run(once=True), 20)
     assert told.outcomes == ["failed", "folded"]
     assert told.lines[0][1].reason == "a moment; it is queued once more"
 
@@ -206,7 +206,7 @@ async def test_a_session_that_is_held_is_tried_again_for_a_while(address, monkey
     with hurried(monkeypatch, LEASE=0.3):
         async with Queue(address) as queue:
             await queue.defer(NAME, install=True)
-            await Worker(queue, run_out_after_one, told=told).run(once=True)
+            await Worker(queue, run_out_after_one, on_outcome=told).run(once=True)
     assert told.outcomes == ["busy", "folded"]
     assert len(await folds_of(store, NAME)) == 1
     await store.close()
@@ -235,7 +235,7 @@ async def _reaped(address, seconds):
             found = await recover_stalled_jobs(queue)
         except exceptions.UniqueViolation:
             found = []
-        worker = Worker(queue, nothing, told=told)
+        worker = Worker(queue, nothing, on_outcome=told)
         work = asyncio.create_task(worker.run(once=True))
         ended, _ = await asyncio.wait({work}, timeout=seconds)
         worker.stop()
@@ -330,7 +330,7 @@ async def test_a_job_whose_end_was_not_written_is_not_lost(address, monkeypatch)
 
             monkeypatch.setattr(manager, "finish_job", failing)
             await queue.defer(NAME, install=True)
-            worker = Worker(queue, nothing, told=told)
+            worker = Worker(queue, nothing, on_outcome=told)
             work = asyncio.create_task(worker.run())
             for _ in range(100):
                 await asyncio.sleep(0.1)
@@ -357,7 +357,7 @@ async def test_two_workers_never_work_on_one_session(address):
         for n in range(6):
             await first.defer(Name("acme", f"s{n}"))
             await first.defer(Name("acme", f"s{n}"), install=True)
-        workers = [Worker(one, looking, told=told) for one in (first, second)]
+        workers = [Worker(one, looking, on_outcome=told) for one in (first, second)]
         await asyncio.gather(*(one.run(once=True) for one in workers))
     assert len(told.outcomes) == 12
     assert set(most.values()) == {1}
@@ -374,7 +374,7 @@ async def test_whoever_is_stopped_ends_what_it_has_or_gives_it_back(address, mon
         async with Queue(address, connections=4) as queue:
             await queue.defer(NAME, install=True)
             await queue.defer(Name("acme", "short"), install=True)
-            worker = Worker(queue, long, told=told)
+            worker = Worker(queue, long, on_outcome=told)
             work = asyncio.create_task(worker.run())
             for _ in range(500):
                 await asyncio.sleep(0.01)
@@ -410,7 +410,7 @@ async def test_a_session_defers_its_wish_and_takes_what_a_worker_prepared(addres
         told, store = Told(), s.live.store
         async with Queue(address, connections=4) as queue:
             assert await queue.count_jobs() == {"todo": 1}
-            await Worker(queue, folding(store), told=told).run(once=True)
+            await Worker(queue, folding(store), on_outcome=told).run(once=True)
         assert told.outcomes == ["prepared"]
         assert await read_prepared(store, s.live.name, s.live.view.spine)
         for n in range(40, 80):

@@ -47,7 +47,7 @@ async def test_it_is_off_unless_a_limit_is_set(store, tmp_path):
     """P1-50: nothing is erased by itself."""
     assert load_settings(tmp_path, env={}).retention == RetentionSettings()
     told = []
-    async with run_retention(store, lambda: ["local"], RetentionSettings(), told=told.append):
+    async with run_retention(store, lambda: ["local"], RetentionSettings(), notify=told.append):
         await asyncio.sleep(0.05)
     assert (await names_of(store), told) == (["s0", "s1", "s2", "s3"], [])
     assert await store.get(Name("local", ""), "retention", "next") is None
@@ -84,7 +84,7 @@ async def test_every_tenant_has_its_own_turn_and_says_what_went(store):
         over.set()
 
     async with (
-        run_retention(store, lambda: ["local", "acme"], TWO, told=tell, look=0.01),
+        run_retention(store, lambda: ["local", "acme"], TWO, notify=tell, look=0.01),
         asyncio.timeout(5),
     ):
         await over.wait()

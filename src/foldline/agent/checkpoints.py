@@ -9,8 +9,8 @@
 `write` and `edit` say which file they change. A shell command may change any: the working folder is
 compared before and after it. Not kept: what is in `.git`, `node_modules` and the like, files over
 `LARGEST`, owners, times, and what a command changes elsewhere. A new file over `LARGEST`
-stays, as it may be an old one moved. A folder that is too large to be compared is told, and only
-the files that a command names are kept.
+stays, as it may be an old one moved. A folder that is too large to be compared is reported, and
+only the files that a command names are kept.
 
 A file that was changed by somebody else since, or between two calls of the turn, is a conflict.
 Contents are kept in `folder`, readable by its owner only, and dropped once nothing needs them.

@@ -114,26 +114,26 @@ def make_lost_item(seq: int, call_id: str) -> Item:
     return make_item(seq, "result", (Text(LOST),), state="interrupted", call_id=call_id, ok=False)
 
 
-def make_instruction_item(seq: int, event: Instructed, told: tuple[Part, ...]) -> Item:
-    """Make the item for instructions that changed mid-conversation; `told` are the ones before."""
+def make_instruction_item(seq: int, event: Instructed, before: tuple[Part, ...]) -> Item:
+    """Make the item for instructions that changed mid-conversation; `before` had been in force."""
     if not event.parts:
         words = "[the earlier instructions no longer hold]"
-    elif told and event.parts[: len(told)] == told:
-        words = f"[further instructions, from here on]\n{render_parts(event.parts[len(told) :])}"
+    elif before and event.parts[: len(before)] == before:
+        words = f"[further instructions, from here on]\n{render_parts(event.parts[len(before) :])}"
     else:
-        words = _render_changes(event.parts, told) or (
+        words = _render_changes(event.parts, before) or (
             f"[new instructions, from here on]\n{render_parts(event.parts)}"
         )
     native = event.native[-1] if event.native else None
     return make_item(seq, "system", (Text(words),), native=native)
 
 
-def _render_changes(parts: tuple[Part, ...], told: tuple[Part, ...]) -> str:
+def _render_changes(parts: tuple[Part, ...], before: tuple[Part, ...]) -> str:
     """Render the pieces that changed; "" if one of them has no name or all are new."""
-    new = [part for part in parts if part not in told]
-    gone = [part for part in told if part not in parts]
+    new = [part for part in parts if part not in before]
+    gone = [part for part in before if part not in parts]
     names = [*map(_name_of, new), *map(_name_of, gone)]
-    if not all(names) or not any(part in told for part in parts):
+    if not all(names) or not any(part in before for part in parts):
         return ""
     ends = sorted({*names} - {*map(_name_of, parts)})
     lines = [f"[no longer in force: {name.removeprefix(NAMED)}" for name in ends]

@@ -82,7 +82,7 @@ def format_way_back(
 ) -> str:
     """Format the line that says where the whole of a cut text is.
 
-    Without a tool that takes the handle, only people can use it: the model is told to look `again`,
+    Without a tool that takes the handle, only people can use it: the text says to look `again`,
     which it can where a tool's result (one with an `outcome`) is cut.
     """
     words = ("" if recall else again) if outcome else ""

@@ -218,7 +218,7 @@ class Stub(msgspec.Struct, frozen=True, omit_defaults=True):
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a narrative: its section, its words, and the events it rests on.
 
-    A sentence that cites nothing rests on the span that was told: `seqs` are its two ends.
+    A sentence that cites nothing rests on the whole span: `seqs` are its two ends.
     """
 
     section: str

@@ -148,10 +148,10 @@ def _describe_cut(view: View, item: Item) -> str:
 
 def _fit_sizes_to_total(sizes: dict[str, int], total: int) -> dict[str, int]:
     """Scale sizes so that they sum to `total` exactly; the last takes what rounding leaves."""
-    whole, given, past = sum(sizes.values()), 0, 0
+    whole, allotted, past = sum(sizes.values()), 0, 0
     scaled: dict[str, int] = {}
     for name, size in sizes.items():
         past += size
         upto = total * past // whole
-        scaled[name], given = upto - given, upto
+        scaled[name], allotted = upto - allotted, upto
     return scaled

@@ -89,8 +89,12 @@ def _parse_url(url: str) -> SplitResult:
 
 
 _CONNECT = 10.0  # seconds to connect; the caller limits the time for an answer
-_NOBODY = ("ConnectError", "ConnectTimeout")  # httpx errors: no request was sent
+_UNREACHED = ("ConnectError", "ConnectTimeout")  # httpx errors: no request was sent
 _REDIRECTS = 3  # hundreds of an HTTP status
+_SDKS = {
+    "openai": ("OpenAI", ("OPENAI_API_KEY",)),
+    "anthropic": ("Anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
+}
 _NO_KEY = "none"  # a local server needs no key, but the SDKs insist on one
 
 
@@ -115,8 +119,8 @@ def client(  # noqa: PLR0913 - a name, and options
     if api_key is None and headers is None:
         api_key = _find_provider_key(name, base_url)
     make = _BUILDERS[speaks.vendor.name]
-    given: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
-    return make(name, speaks, {key: one for key, one in given.items() if one is not None}, tls)
+    options: Json = {"base_url": base_url, "api_key": api_key, "default_headers": headers}
+    return make(name, speaks, {key: one for key, one in options.items() if one is not None}, tls)
 
 
 def default_address(model: str, env: Mapping[str, str] = os.environ) -> str | None:
@@ -163,85 +167,60 @@ def _find_provider_key(model: str, address: str | None) -> str | None:
     return key
 
 
-def _build_openai_client(
-    name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
+def _build_sdk_client(
+    name: str, dialect: Dialect, options: Json, tls: ssl.SSLContext | None
 ) -> Model:
-    try:
-        import openai  # noqa: PLC0415 - an extra, and half a second to import
+    """Build a client of openai or anthropic, whose SDKs have the same options."""
+    vendor = dialect.vendor
+    kind, keys = _SDKS[vendor.name]
+    try:  # an extra, and half a second to import
+        module: Any = import_module(vendor.name)
     except ImportError as fault:
-        raise _make_missing_extra_error(name, "openai", fault) from fault
-    own = bool(given.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
-    if own and not os.environ.get("OPENAI_API_KEY"):
-        given = {"api_key": _NO_KEY, **given}
-    wire = openai.DefaultAsyncHttpxClient(**_choose_wire_options(tls))
-    given = {**given, "http_client": wire}
+        raise _make_missing_extra_error(name, vendor.name, fault) from fault
+    own = bool(options.get("base_url") or os.environ.get(vendor.variable))
+    if own and not any(map(os.environ.get, keys)):
+        options = {"api_key": _NO_KEY, **options}
+    wire = module.DefaultAsyncHttpxClient(**_choose_wire_options(tls))
+    timeout = module.Timeout(None, connect=_CONNECT)
     try:
-        sdk = openai.AsyncOpenAI(
-            **given, max_retries=0, timeout=openai.Timeout(None, connect=_CONNECT)
+        sdk: Any = getattr(module, f"Async{kind}")(
+            **options, http_client=wire, max_retries=0, timeout=timeout
         )
-    except openai.OpenAIError as fault:
-        raise _make_missing_key_error(name, "OPENAI_API_KEY") from fault
-    return _Client(
-        name,
-        dialect,
-        _make_sender(sdk, dialect),
-        sdk.close,
-        where=_describe_address(sdk.base_url, own=own),
-    )
-
-
-def _build_anthropic_client(
-    name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
-) -> Model:
-    try:
-        import anthropic  # noqa: PLC0415 - an extra, and half a second to import
-    except ImportError as fault:
-        raise _make_missing_extra_error(name, "anthropic", fault) from fault
-    own = bool(given.get("base_url") or os.environ.get("ANTHROPIC_BASE_URL"))
-    if own and not any(map(os.environ.get, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))):
-        given = {"api_key": _NO_KEY, **given}
-    wire = anthropic.DefaultAsyncHttpxClient(**_choose_wire_options(tls))
-    given = {**given, "http_client": wire}
-    try:
-        sdk = anthropic.AsyncAnthropic(
-            **given, max_retries=0, timeout=anthropic.Timeout(None, connect=_CONNECT)
-        )
-    except anthropic.AnthropicError as fault:
+    except getattr(module, f"{kind}Error") as fault:
+        if vendor.name == "openai":
+            raise _make_missing_key_error(name, keys[0]) from fault
         raise BadInput(f"no client for {name!r}: {fault}") from fault
-    # The SDK misses a key only at the first call; it may also be in a profile or in headers.
-    keys = (sdk.api_key, sdk.auth_token, sdk.credentials, given.get("default_headers"))
-    if not any(keys) and "ANTHROPIC_CUSTOM_HEADERS" not in os.environ:
-        raise _make_missing_key_error(name, "ANTHROPIC_API_KEY")
-    return _Client(
-        name,
-        dialect,
-        _make_sender(sdk, dialect),
-        sdk.close,
-        where=_describe_address(sdk.base_url, own=own),
-    )
+    if vendor.name == "anthropic":  # it misses a key only at the first call
+        found = (sdk.api_key, sdk.auth_token, sdk.credentials, options.get("default_headers"))
+        if not any(found) and "ANTHROPIC_CUSTOM_HEADERS" not in os.environ:
+            raise _make_missing_key_error(name, keys[0])
+    where = _describe_address(sdk.base_url, own=own)
+    return _Client(name, dialect, _make_sender(sdk, dialect), sdk.close, where=where)
 
 
 def _choose_wire_options(tls: ssl.SSLContext | None) -> Json:
-    """Follow no redirect: a conversation goes to the address that was given, and to no other."""
+    """Follow no redirect: a conversation goes to the address that was set, and to no other."""
     return {"follow_redirects": False, **({"verify": tls} if tls is not None else {})}
 
 
 def _build_google_client(
-    name: str, dialect: Dialect, given: Json, tls: ssl.SSLContext | None
+    name: str, dialect: Dialect, sdk_options: Json, tls: ssl.SSLContext | None
 ) -> Model:
     try:
         from google import genai  # noqa: PLC0415 - an extra, and half a second to import
     except ImportError as fault:
         raise _make_missing_extra_error(name, "google", fault) from fault
     http: Any = _import_http_library()
-    address = given.get("base_url") or os.environ.get(dialect.vendor.variable)
+    address = sdk_options.get("base_url") or os.environ.get(dialect.vendor.variable)
     has_key = any(map(os.environ.get, ("GEMINI_API_KEY", "GOOGLE_API_KEY")))
-    key = given.get("api_key") or (_NO_KEY if address and not has_key else None)
+    key = sdk_options.get("api_key") or (_NO_KEY if address and not has_key else None)
     wire = http.AsyncClient(
         timeout=http.Timeout(None, connect=_CONNECT), **_choose_wire_options(tls)
     )
     options: Any = {"retry_options": {"attempts": 1}, "httpx_async_client": wire}
-    options |= {"headers": given["default_headers"]} if "default_headers" in given else {}
+    options |= (
+        {"headers": sdk_options["default_headers"]} if "default_headers" in sdk_options else {}
+    )
     options |= {"base_url": address} if address else {}
     try:
         sdk: Any = genai.Client(api_key=key, http_options=options)
@@ -303,8 +282,8 @@ def _dump_google(answer: Any) -> bytes:
 
 
 _BUILDERS = {
-    "openai": _build_openai_client,
-    "anthropic": _build_anthropic_client,
+    "openai": _build_sdk_client,
+    "anthropic": _build_sdk_client,
     "google": _build_google_client,
 }
 """How each vendor's SDK is set up."""
@@ -453,9 +432,9 @@ def _describe_address(address: Any, *, own: bool) -> tuple[str, str]:
 
 def _translate_error(fault: Exception, where: tuple[str, str]) -> Fault:
     """Translate an SDK's or the network's exception into a fault."""
-    if type(fault.__cause__).__name__ in _NOBODY:
+    if type(fault.__cause__).__name__ in _UNREACHED:
         address, way = where
-        why = str(fault.__cause__) or "nobody answered in time"
+        why = str(fault.__cause__) or "no answer in time"
         return Fault("unreachable", f"{address} cannot be reached ({why}); {way}")
     if moved := _find_redirect(fault, where[0]):
         why = "it is not followed; if you trust that address, give it as --base-url"

@@ -47,8 +47,7 @@ class Outage:
     """Something that cannot be reached: how long to wait before each try, and a line per state.
 
     Pauses double up to `longest` and are drawn between half and all of that, so that many programs
-    do not come back together. A line is told when it begins, when the reason changes, and when it
-    is over; not for every try.
+    do not come back together. Lines report its begin, every new reason and its end, not each try.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Outage:
         self._tries, self._since = 0, 0.0
 
     def note_failure(self, why: str, *, state: str = "down") -> float:
-        """Note a failed try; returns the seconds to wait; only a new `state` is told."""
+        """Note a failed try; returns the seconds to wait; only a new `state` is reported."""
         if state != self._state:
             self._tell(f"{self._what}: {why}; tried again, less and less often")
             self._since = self._since or monotonic()

@@ -135,7 +135,7 @@ class Narrative:
 
     outcome: Outcome
     reason: str = ""
-    """Why there is none; "" if it was told."""
+    """The reason if there is none; "" otherwise."""
     prepared: fold.Prepared | None = None
     form: Literal["", "prefix", "pieces"] = ""
     asked: int = 0
@@ -208,11 +208,11 @@ class _Telling:
     used: UsageReported = NOTHING
 
     def build_narrative(
-        self, outcome: Outcome, reason: str, told: fold.Prepared | None = None
+        self, outcome: Outcome, reason: str, prepared: fold.Prepared | None = None
     ) -> Narrative:
         """Build the outcome, with the usage so far."""
         reason = redact_text(reason).text  # a provider may quote a key
-        return Narrative(outcome, reason, told, self.form, self.asked, self.reused, self.used)
+        return Narrative(outcome, reason, prepared, self.form, self.asked, self.reused, self.used)
 
     async def ask_for_narrative(self, prefix: SentPrefix | None) -> Narrative:
         """Ask in the cheaper way, and by pieces if the prefix proves too large."""
@@ -264,8 +264,8 @@ class _Telling:
             return self.build_narrative("rejected", "; ".join([*dict.fromkeys(verdict.faults)][:3]))
         used = None if self.used == NOTHING else self.used
         left_out = tuple(one[:_LONGEST_REASON] for one in verdict.left_out)
-        told = fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by, used, left_out)
-        return self.build_narrative("told", "", told)
+        prepared = fold.Prepared(self.ask.base, self.ask.range, verdict.lines, by, used, left_out)
+        return self.build_narrative("told", "", prepared)
 
     def _find_prefix_prompt(self, prefix: SentPrefix) -> fold.Prompt | None:
         """Return the question to ask after the conversation, if allowed and cheaper."""
@@ -370,10 +370,10 @@ def _build_request(prompt: fold.Prompt, prefix: SentPrefix | None, dialect: Dial
     return {**kept, dialect.messages: [*prefix.request[dialect.messages], question]}
 
 
-def _read_template(given: str) -> str:
-    if not given.startswith("file://"):
-        return given
-    path = Path(url2pathname(given.removeprefix("file://")))
+def _read_template(template: str) -> str:
+    if not template.startswith("file://"):
+        return template
+    path = Path(url2pathname(template.removeprefix("file://")))
     try:
         path = path.expanduser()
         return path.read_text(encoding="utf-8")
@@ -401,5 +401,5 @@ def _parse_response(body: Json, dialect: Dialect) -> tuple[ModelSaid, UsageRepor
 def _sum_usage(one: UsageReported, other: UsageReported) -> UsageReported:
     counts = ("input", "cache_read", "cache_write", "output", "reasoning")
     both = {name: (getattr(one, name), getattr(other, name)) for name in counts}
-    told = {name: sum(filter(None, two)) for name, two in both.items() if any(two)}
-    return msgspec.structs.replace(one, **told)
+    sums = {name: sum(filter(None, two)) for name, two in both.items() if any(two)}
+    return msgspec.structs.replace(one, **sums)

@@ -24,15 +24,15 @@ _RANKS = {  # SHA-256
 _BETWEEN = 0.01  # more for texts that are counted one by one and sent together
 
 
-def load_tokenizer(given: Tokenizer) -> Callable[[str], int]:
+def load_tokenizer(tokenizer: Tokenizer) -> Callable[[str], int]:
     """Load a tokenizer, or raise `BadInput` with what is missing."""
-    if not isinstance(given, str):
-        if not callable(given):
-            raise BadInput(f"tokenizer={given!r} is no function; give one, or {_list_names()}")
-        return _count_with(given)
-    if given not in _RANKS:
-        raise BadInput(f"tokenizer={given!r} is not known; give a function, or {_list_names()}")
-    return _load_named(given, _find_folder())
+    if not isinstance(tokenizer, str):
+        if not callable(tokenizer):
+            raise BadInput(f"tokenizer={tokenizer!r} is no function; give one, or {_list_names()}")
+        return _count_with(tokenizer)
+    if tokenizer not in _RANKS:
+        raise BadInput(f"tokenizer={tokenizer!r} is not known; give a function, or {_list_names()}")
+    return _load_named(tokenizer, _find_folder())
 
 
 def _list_names() -> str:
@@ -74,5 +74,5 @@ def _count_with(tokenizer: Callable[[str], int]) -> Callable[[str], int]:
 
 def _find_folder() -> Path:
     """Find the folder where tiktoken keeps ranks."""
-    given = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
-    return Path(given) if given else Path(tempfile.gettempdir()) / "data-gym-cache"
+    named = os.environ.get("TIKTOKEN_CACHE_DIR") or os.environ.get("DATA_GYM_CACHE_DIR")
+    return Path(named) if named else Path(tempfile.gettempdir()) / "data-gym-cache"

@@ -19,19 +19,19 @@ _OWN = {
 }
 
 
-def read_system(given: System) -> tuple[Text, ...]:
+def read_system(value: System) -> tuple[Text, ...]:
     """Read a system prompt as text blocks, without empty ones."""
-    is_text = isinstance(given, str)
-    pieces = [given] if is_text else _check_list("system", given, "a text, or text blocks")
+    is_text = isinstance(value, str)
+    pieces = [value] if is_text else _check_list("system", value, "a text, or text blocks")
     words = [_read_text_block(f"system[{place}]", piece) for place, piece in enumerate(pieces)]
     return tuple(Text(replace_surrogates(one)) for one in words if one)
 
 
 def read_tools(
-    given: Sequence[Mapping[str, Any]], *, own: base.Dialect | None = None
+    value: Sequence[Mapping[str, Any]], *, own: base.Dialect | None = None
 ) -> tuple[Tool, ...]:
     """Read tools, each in any dialect's format; if several fit, in `own`."""
-    rows = _check_list("tools", given, "tools as the provider's API has them")
+    rows = _check_list("tools", value, "tools as the provider's API has them")
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise BadInput(
@@ -43,23 +43,23 @@ def read_tools(
     return tuple(tool for tools in several for tool in tools)
 
 
-def must_be_names(**given: object) -> None:
+def must_be_names(**values: object) -> None:
     """Raise unless each is a non-empty text."""
-    for what, said in given.items():
+    for what, said in values.items():
         if not isinstance(said, str) or not said:
             raise BadInput(f"{what}={said!r} is no name; give it as text")
 
 
-def must_be_text(**given: object) -> None:
+def must_be_text(**values: object) -> None:
     """Raise unless each is a text."""
-    for what, said in given.items():
+    for what, said in values.items():
         if not isinstance(said, str):
             raise BadInput(f"{what}={said!r} is no text; give words, or leave it out")
 
 
-def must_be_tokens(*, least: int = 1, **given: object) -> None:
+def must_be_tokens(*, least: int = 1, **values: object) -> None:
     """Raise unless each is None or a number of tokens, `least` or more."""
-    for what, said in given.items():
+    for what, said in values.items():
         if said is not None and (type(said) is not int or said < least):
             raise BadInput(
                 f"{what}={said!r} is no number of tokens; give a whole number above {least - 1}, "
@@ -67,22 +67,22 @@ def must_be_tokens(*, least: int = 1, **given: object) -> None:
             )
 
 
-def must_be_places(**given: object) -> None:
+def must_be_places(**values: object) -> None:
     """Raise unless each is None or a place in the log."""
-    for what, said in given.items():
+    for what, said in values.items():
         if said is not None and type(said) is not int:
             raise BadInput(f"{what}={said!r} is no place in the log; give its number, as in 12")
 
 
-def must_be_handle(given: object) -> None:
+def must_be_handle(value: object) -> None:
     """Raise unless it is a place in the log or a handle."""
-    if type(given) is not int and not isinstance(given, str):
-        raise BadHandle(f'{given!r} is no handle; give a place, as in 12, or "log:12"')
+    if type(value) is not int and not isinstance(value, str):
+        raise BadHandle(f'{value!r} is no handle; give a place, as in 12, or "log:12"')
 
 
-def must_be_seconds(**given: object) -> None:
+def must_be_seconds(**values: object) -> None:
     """Raise unless each is None or a number of seconds."""
-    for what, said in given.items():
+    for what, said in values.items():
         number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
         if said is not None and not number:
             raise BadInput(f"{what}={said!r} is no number of seconds; give one, as in 30")
@@ -95,9 +95,9 @@ def must_be_speaker(speaker: object) -> None:
         raise BadInput(f"speaker={speaker!r} is nobody; give one of {known}")
 
 
-def must_be_summarizer(given: object) -> None:
+def must_be_summarizer(value: object) -> None:
     """Raise unless it is a model's name, a model, tellers, or a list of names and models."""
-    many = cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
+    many = cast("Sequence[object]", value) if isinstance(value, list | tuple) else (value,)
     for one in many:
         if not isinstance(one, str) and not hasattr(one, "say") and not hasattr(one, "models"):
             raise BadInput(
@@ -106,22 +106,22 @@ def must_be_summarizer(given: object) -> None:
             )
 
 
-def must_be_caps(given: object) -> None:
+def must_be_caps(value: object) -> None:
     """Raise unless it looks like `Caps`."""
-    if not hasattr(given, "call"):
-        raise BadInput(f"caps={given!r} are none; give foldline.session.spending.Caps(…)")
+    if not hasattr(value, "call"):
+        raise BadInput(f"caps={value!r} are none; give foldline.session.spending.Caps(…)")
 
 
-def read_metadata(given: Mapping[str, Any]) -> dict[str, Setting]:
+def read_metadata(metadata: Mapping[str, Any]) -> dict[str, Setting]:
     """Read a caller's own names and values, as a session's settings keep them."""
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise BadInput(f"metadata={given!r}; give names and values, as in {{'ticket': 17}}")
-    for name, value in given.items():
+    if not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise BadInput(f"metadata={metadata!r}; give names and values, as in {{'ticket': 17}}")
+    for name, value in metadata.items():
         if not isinstance(name, str) or not name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadInput(f"metadata: {name!r} is no name; give a text")
         if not isinstance(value, get_args(Setting)):
             raise BadInput(f"metadata[{name!r}]={value!r}; give a text, a number, a truth or None")
-    return {f"{_METADATA}{replace_surrogates(name)}": one for name, one in given.items()}
+    return {f"{_METADATA}{replace_surrogates(name)}": one for name, one in metadata.items()}
 
 
 def select_metadata(settings: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -141,12 +141,12 @@ def must_not_be_own(parameters: Mapping[str, Any]) -> None:
             raise BadInput(f"request({name}=…): that is the session's own; {hint}")
 
 
-def _check_list(what: str, given: object, wanted: str) -> Sequence[object]:
-    if isinstance(given, Mapping):
+def _check_list(what: str, value: object, wanted: str) -> Sequence[object]:
+    if isinstance(value, Mapping):
         raise BadInput(f"{what} is one mapping; give {wanted}, in a list")
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise BadInput(f"{what}={given!r} is no list; give {wanted}, in a list")
-    return cast("Sequence[object]", given)
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise BadInput(f"{what}={value!r} is no list; give {wanted}, in a list")
+    return cast("Sequence[object]", value)
 
 
 def _read_text_block(where: str, piece: object) -> str:

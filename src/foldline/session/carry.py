@@ -58,13 +58,15 @@ class Carried:
         return f"{self.total:,} tokens of session {self.session!r}: {sizes}"
 
 
-def read_parts(given: object) -> tuple[str, ...]:
+def read_parts(chosen_parts: object) -> tuple[str, ...]:
     """Read the chosen parts, a list or words with commas between them; None chooses all."""
-    if given is None:
+    if chosen_parts is None:
         return PARTS
-    words = given.replace(",", " ").split() if isinstance(given, str) else given
+    words = (
+        chosen_parts.replace(",", " ").split() if isinstance(chosen_parts, str) else chosen_parts
+    )
     if not isinstance(words, list | tuple | set | frozenset):
-        raise BadInput(f"parts={given!r} is no list; give some of: {', '.join(PARTS)}")
+        raise BadInput(f"parts={chosen_parts!r} is no list; give some of: {', '.join(PARTS)}")
     chosen = cast("Sequence[object]", words)
     if unknown := [one for one in chosen if one not in PARTS]:
         raise BadInput(f"there is no part {unknown[0]!r}; give some of: {', '.join(PARTS)}")

@@ -131,7 +131,7 @@ async def _compute_plan(live: Live, facts: Facts, view: View) -> Ready | None:
     """
     prepared = live.prepared if live.prepared and live.prepared.is_valid_for(view.spine) else None
     facts = replace(facts, cache="cold", prepared=prepared)
-    with suppress(FoldlineError):  # no request fails because its price cannot be told
+    with suppress(FoldlineError):  # no request fails because its price is unknown
         while True:
             match await planning.compute_plan(view, facts):
                 case Ready() as ready:

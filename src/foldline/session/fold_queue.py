@@ -168,9 +168,9 @@ async def list_pending_queue(address: str) -> list[str]:
     return [f"rights of {queue.place.role} in schema {queue.schema}"] if row else []
 
 
-async def _open_connection(place: PostgresSchema, **given: Any) -> "psycopg.AsyncConnection[Any]":
+async def _open_connection(place: PostgresSchema, **options: Any) -> "psycopg.AsyncConnection[Any]":
     return await psycopg.AsyncConnection.connect(
-        place.address, autocommit=True, prepare_threshold=None, connect_timeout=10, **given
+        place.address, autocommit=True, prepare_threshold=None, connect_timeout=10, **options
     )
 
 

@@ -192,7 +192,7 @@ def _as_it_is(live: Live, outcome: Outcome, reason: str) -> Done:
 
 Fold: TypeAlias = Callable[[Name, bool], Awaitable[Done]]
 """Folds a session; the flag says whether to install the fold."""
-Told: TypeAlias = Callable[[Name | None, Done, float], None]
+OnOutcome: TypeAlias = Callable[[Name | None, Done, float], None]
 """Called with an outcome and its seconds; the name is None for the worker itself."""
 PAUSES = (2.0, 10.0, 30.0, 120.0)
 """Seconds before each further try of a failed job; after the last it is given up."""
@@ -243,12 +243,12 @@ class Worker:
     """Takes jobs until it is stopped, or until there are none."""
 
     def __init__(
-        self, queue: Queue, fold: Fold, *, concurrency: int = 4, told: Told | None = None
+        self, queue: Queue, fold: Fold, *, concurrency: int = 4, on_outcome: OnOutcome | None = None
     ) -> None:
         self.queue = queue
         self._fold = fold
         self._concurrency = concurrency
-        self._told = told
+        self._on_outcome = on_outcome
         self._stopped = asyncio.Event()
         self._fetcher: Fetcher | None = None
         self._running: set[int | None] = set()
@@ -367,8 +367,8 @@ class Worker:
         return await _given_back(self.queue, twice)
 
     def _report_outcome(self, name: Name | None, done: Done, seconds: float = 0.0) -> None:
-        if self._told is not None:
-            self._told(name, done, seconds)
+        if self._on_outcome is not None:
+            self._on_outcome(name, done, seconds)
 
 
 def _describe_fault(fault: BaseException) -> str:

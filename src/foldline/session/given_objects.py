@@ -39,10 +39,10 @@ class _Stream(NamedTuple):
         return assembly.build_body()
 
 
-def join_given(given: Sequence[Any]) -> list[Any]:
+def join_given(objects: Sequence[Any]) -> list[Any]:
     """Return plain JSON for objects, with neighbours that belong together joined."""
     joined: list[Any] = []
-    for one in _add_chunks(given):
+    for one in _add_chunks(objects):
         body = to_plain(one)
         item: Mapping[str, Any] = cast("Any", body) if isinstance(body, Mapping) else {}
         last: Any = joined[-1] if joined else None
@@ -62,19 +62,19 @@ def join_given(given: Sequence[Any]) -> list[Any]:
     return [one.build_answer() if isinstance(one, _Stream) else one for one in joined]
 
 
-def to_plain(given: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return an object as plain JSON; text, dicts, events and what is unknown stay as they are."""
-    if type(given).__module__.startswith(_LANGCHAIN):
-        return _write_langchain(given)
-    if isinstance(given, Mapping | str) or not hasattr(given, "model_dump"):
-        return cast("Any", given)
-    return given.model_dump(mode="json", exclude_unset=True)
+    if type(value).__module__.startswith(_LANGCHAIN):
+        return _write_langchain(value)
+    if isinstance(value, Mapping | str) or not hasattr(value, "model_dump"):
+        return cast("Any", value)
+    return value.model_dump(mode="json", exclude_unset=True)
 
 
-def _add_chunks(given: Sequence[Any]) -> list[Any]:
+def _add_chunks(objects: Sequence[Any]) -> list[Any]:
     """Add up neighbouring chunks of LangChain's streams, as LangChain does it."""
     added: list[Any] = []
-    for one in given:
+    for one in objects:
         is_chunk = getattr(one, "type", "") == "AIMessageChunk"
         if is_chunk and added and getattr(added[-1], "type", "") == "AIMessageChunk":
             added[-1] = added[-1] + one

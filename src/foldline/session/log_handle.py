@@ -192,10 +192,10 @@ class Live:
             ]
         return [ModelSwitched(model)] if self.view.model != model else []
 
-    async def record_instructions(self, told: Instructed) -> None:
+    async def record_instructions(self, instructions: Instructed) -> None:
         """Record instructions if they differ from the current ones."""
-        if told != self.view.newest:
-            await self.record_events(told)
+        if instructions != self.view.newest:
+            await self.record_events(instructions)
 
     async def record_events(self, *events: Event) -> None:
         """Append events as they are, whatever others appended before them."""

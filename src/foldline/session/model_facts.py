@@ -39,14 +39,14 @@ def fit_answer_limit(
     kept = facts.limits.reserve
     most = min(kept, facts.limits.max_output or kept)
     most = most if streams or parameters.get("stream") else min(most, _UNSTREAMED)
-    given = dialect.build_parameters(parameters, most=most)
-    bound = dialect.find_bound(given)
+    sent = dialect.build_parameters(parameters, most=most)
+    bound = dialect.find_bound(sent)
     if bound is not None and bound[1] > kept:
         facts = replace(facts, limits=replace_reserve(facts.limits, bound[1]))
     reserve = facts.limits.reserve
     if bound is not None and bound[1] > reserve:
-        given = dialect.lower_bound(given, bound[0], reserve)
-    return facts, given
+        sent = dialect.lower_bound(sent, bound[0], reserve)
+    return facts, sent
 
 
 _FRESH, _MODELS = 10.0, 1_000  # seconds that facts are cached, and for how many models

@@ -117,11 +117,11 @@ async def open_session(  # noqa: PLR0913 - one keyword per property of a session
             )
         if exclusive:
             await live.hold_lease(exclusive)
-        given: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
+        recorded: Settings = {"policy": facts.policy.name, "window": window, "reserve": reserve}
         if dialect is not None:
-            given["dialect"] = dialect
-        given |= own
-        settings: Settings = {**live.view.settings, **given}  # the host's settings stay
+            recorded["dialect"] = dialect
+        recorded |= own
+        settings: Settings = {**live.view.settings, **recorded}  # the host's settings stay
         opened = await start_session(live, model, settings=settings, carry=carry, parts=chosen)
         await opened.instruct(system=system, tools=tools or None)
     except BaseException:

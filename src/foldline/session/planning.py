@@ -50,8 +50,8 @@ async def plan_and_record_request(
 
     `address` is the server's, where the caller knows it better than the session.
     """
-    given = _encode_parameters({**_name_model(live.view, address), **parameters})
-    fields = msgspec.json.decode(given, type=dict[str, msgspec.Raw])
+    encoded = _encode_parameters({**_name_model(live.view, address), **parameters})
+    fields = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
     body, seen, worth = b"", live.report, None
 
     async def decide_request() -> Sequence[Event]:
@@ -78,7 +78,7 @@ async def plan_and_record_request(
             dialect=dialect.name,
             sha256=_hash_body(body),
             encoder=dialect.encoder,
-            parameters=given if sent is fields else msgspec.json.encode(sent).decode(),
+            parameters=encoded if sent is fields else msgspec.json.encode(sent).decode(),
             tokens=ready.report.total,
             estimate=ready.report.estimate,
         )

@@ -64,28 +64,30 @@ def is_recall(call: Call) -> bool:
     return call.name == RECALL
 
 
-def parse_arguments(given: Mapping[str, Any]) -> RecallArguments:
+def parse_arguments(arguments: Mapping[str, Any]) -> RecallArguments:
     """Read a call's arguments; raises `BadInput` that the model can read."""
-    stated = {name: value for name, value in given.items() if value is not None}
+    stated = {name: value for name, value in arguments.items() if value is not None}
     try:
         return msgspec.convert(stated, RecallArguments, strict=False)
     except msgspec.ValidationError as fault:
         raise BadInput(f"these arguments cannot be read: {fault}") from fault
 
 
-def _decode_arguments(given: str) -> dict[str, Any]:
+def _decode_arguments(arguments: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(given, type=dict[str, Any])
+        return msgspec.json.decode(arguments, type=dict[str, Any])
     except msgspec.DecodeError as fault:
         raise BadInput(f"these arguments cannot be read: {fault}") from fault
 
 
-def build_query(given: RecallArguments) -> "Query":
+def build_query(arguments: RecallArguments) -> "Query":
     """Build the query: the hint's own, unless other arguments say how to look."""
     from foldline.core import recall  # noqa: PLC0415 - slow import, seldom needed
 
-    query = recall.parse_query(given.handle)
-    ways = {name: getattr(given, name) for name in given.__struct_fields__ if name != "handle"}
+    query = recall.parse_query(arguments.handle)
+    ways = {
+        name: getattr(arguments, name) for name in arguments.__struct_fields__ if name != "handle"
+    }
     if all(way is None for way in ways.values()):
         return query
     return recall.build_query(format_handle(query.lo, query.hi), **ways)

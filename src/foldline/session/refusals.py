@@ -104,9 +104,9 @@ async def _record_window(live: Live, window: int, fault: Fault) -> bool:
     most = live.report.total + live.report.doubt if live.report else 0
     strains = bool(most) and (fault.count or 0) > most
     if window < known or strains:
-        told = {"count": fault.count or 0, "most": most} if strains else {}
+        counts = {"count": fault.count or 0, "most": most} if strains else {}
         await live.record_events(
-            WindowLearned(model, min(window, known), fault.message[:200], **told)
+            WindowLearned(model, min(window, known), fault.message[:200], **counts)
         )
     return strains
 

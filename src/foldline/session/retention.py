@@ -1,6 +1,6 @@
 """Retention on a schedule: a process that runs for long erases old sessions from time to time.
 
-    async with run_retention(store, lambda: ["local"], lambda _: settings.retention, told=print):
+    async with run_retention(store, lambda: ["local"], lambda _: settings.retention, notify=print):
         ...                                     # at once, then every `every_hours`
 
 Off unless a limit is set. Of all processes on a store one erases at a time: it moves the time of
@@ -31,7 +31,7 @@ async def run_retention(
     tenants: Callable[[], Collection[str]],
     rule_of: RetentionSettings | Callable[[str], RetentionSettings],
     *,
-    told: Callable[[str], None],
+    notify: Callable[[str], None],
     look: float = _LOOK,
 ) -> AsyncGenerator[None]:
     """Apply the rule that is set while the block runs: first at its start, then when it is time.
@@ -57,12 +57,12 @@ async def run_retention(
             try:
                 receipt = await apply_retention_when_due(store, tenant, said)
             except FoldlineError as fault:
-                told(f"retention of {tenant} failed and is tried again: {fault}")
+                notify(f"retention of {tenant} failed and is tried again: {fault}")
                 continue
             if receipt is None:  # with thousands of tenants a look a minute at each is too many
                 quiet[tenant, said] = monotonic() + min(_QUIET, said.every_hours * _HOUR)
             elif receipt.sessions:
-                told(describe_receipt(tenant, receipt))
+                notify(describe_receipt(tenant, receipt))
 
     task = create_task(look_for_ever(), name="retention")
     try:

@@ -329,7 +329,7 @@ class Preparing:
 
 
 def _make_missing(ask: fold.Ask, narrative: Narrative) -> fold.Prepared:
-    """Make what stands for a narrative that was not told: no line, and why."""
+    """Make the result of a narrative that was not written: no line, and the reason."""
     how = "asking for it failed" if narrative.outcome == "failed" else f"it was {narrative.outcome}"
     return fold.Prepared(ask.base, ask.range, (), reason=f"{how}: {narrative.reason}")
 
@@ -341,18 +341,22 @@ def _hash_spine(spine: Spine) -> str:
 
 
 async def make_narrator(
-    given: str | Model | Sequence[str | Model] | Tellers,
+    summarizer: str | Model | Sequence[str | Model] | Tellers,
     *,
     spending: Spending | None = None,
     host: Callable[[], Awaitable[Host | None]] | None = None,
 ) -> Preparing:
     """Make the narrator that a session's `summarizer` names.
 
-    `host` finds the session's server: models given by name are asked there.
+    `host` finds the session's server: models summarizer by name are asked there.
     """
-    if isinstance(given, Tellers):
-        return Preparing(given, spending)
-    many = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    if isinstance(summarizer, Tellers):
+        return Preparing(summarizer, spending)
+    many = (
+        [summarizer]
+        if isinstance(summarizer, str) or not isinstance(summarizer, Sequence)
+        else summarizer
+    )
     there = await host() if host is not None and any(isinstance(one, str) for one in many) else None
     # In a thread: an SDK takes a second to import.
     models = [

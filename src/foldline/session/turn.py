@@ -102,10 +102,12 @@ class _Turn:
 
     async def _plan_request(self, facts: Facts) -> _Planned:
         live, dialect = self._live, self._dialect
-        facts, given = model_facts.fit_answer_limit(facts, dialect, self._parameters, streams=True)
-        stated = dialect.find_bound(given)
+        facts, parameters = model_facts.fit_answer_limit(
+            facts, dialect, self._parameters, streams=True
+        )
+        stated = dialect.find_bound(parameters)
         body = await planning.plan_and_record_request(
-            live, given, dialect=dialect, facts=facts, address=self._address
+            live, parameters, dialect=dialect, facts=facts, address=self._address
         )
         tokens = live.report.total if live.report else 0
         most = stated[1] if stated else facts.limits.reserve

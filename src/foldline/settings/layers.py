@@ -168,10 +168,10 @@ def _parse_toml(path: Path, text: str, body: bytes) -> File:
     except RecursionError:
         raise SettingError(f"{path} is no TOML: it is nested too deep") from None
     except ValueError as fault:
-        told = str(fault)
-        at = _LINE.search(told)
+        reason = str(fault)
+        at = _LINE.search(reason)
         place = f"{path}:{at[1]}" if at else str(path)
-        why = _LINE.sub("", told).strip()
+        why = _LINE.sub("", reason).strip()
         raise SettingError(
             f"{place} is no TOML: {why}; write lines like name = value, texts in quotes"
         ) from None
@@ -292,12 +292,12 @@ class _Layers:
         elif project is not None:
             self.add_file(project, 2, trusted or (lambda _path, _sha256: False))
         _add_environment(self, env)
-        given = {**(flags or {}), **({"profile": profile} if profile else {})}
+        flagged = {**(flags or {}), **({"profile": profile} if profile else {})}
         self.before_profile = {**self.said}
-        if "profile" in given:
-            self.add_value("profile", given.pop("profile"), LINE, _LINE_RANK)
+        if "profile" in flagged:
+            self.add_value("profile", flagged.pop("profile"), LINE, _LINE_RANK)
         self.apply_profile()
-        for name, value in given.items():
+        for name, value in flagged.items():
             self.add_value(name, value, LINE, _LINE_RANK)
         return self.collect_values()
 
@@ -355,8 +355,8 @@ class _Layers:
         for own, one in found.items():
             before = self.said.get(own)
             if before is not None and before.rank == rank:
-                told = f"{own} is also set by {before.origin}; keep one"
-                self.faults.append(f"{origin}: {told}")
+                message = f"{own} is also set by {before.origin}; keep one"
+                self.faults.append(f"{origin}: {message}")
                 return
             self.said[own] = SettingSource(one, origin, rank, self.here)
 
@@ -377,10 +377,10 @@ class _Layers:
 
     def _no_profile(self, name: str) -> str:
         there = {split_profile(one)[0] for one in self.said} - {""}
-        told = f"there is no profile {format_setting_value(name)}"
+        message = f"there is no profile {format_setting_value(name)}"
         if there:
-            return f"{told}; there are {', '.join(sorted(there))}"
-        return f"{told}; write [profiles.{name}] and its settings below, in one of the files"
+            return f"{message}; there are {', '.join(sorted(there))}"
+        return f"{message}; write [profiles.{name}] and its settings below, in one of the files"
 
     def collect_values(self) -> dict[str, Any]:
         """Return the values in force, with named files read; note conflicting settings."""
@@ -398,11 +398,11 @@ class _Layers:
             said = self.said.get(name)
             if said is None:
                 continue
-            given: str | tuple[str, ...] = said.value
+            written: str | tuple[str, ...] = said.value
             value = (
-                _resolve_local_path(given, said.folder)
-                if isinstance(given, str)
-                else tuple(_resolve_local_path(path, said.folder) for path in given)
+                _resolve_local_path(written, said.folder)
+                if isinstance(written, str)
+                else tuple(_resolve_local_path(path, said.folder) for path in written)
             )
             self.said[name] = said._replace(value=value)
 

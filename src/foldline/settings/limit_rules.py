@@ -48,11 +48,11 @@ class LimitRule:
 
     def __str__(self) -> str:
         """Write it in one line, as `foldline config show` does."""
-        told = [f"{name}={one}" for name, one in self.patterns.items()]
+        parts = [f"{name}={one}" for name, one in self.patterns.items()]
         for name, limit in self.limits.items():
             amount = limit / PICO if limit is not None and name in DOLLARS else limit
-            told.append(f"{name}={UNLIMITED if amount is None else f'{amount:g}'}")
-        return " ".join([*told, *([] if self.soft is None else [f"soft={self.soft:g}"])])
+            parts.append(f"{name}={UNLIMITED if amount is None else f'{amount:g}'}")
+        return " ".join([*parts, *([] if self.soft is None else [f"soft={self.soft:g}"])])
 
     @property
     def counted_by(self) -> tuple[str, ...]:

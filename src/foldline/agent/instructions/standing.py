@@ -258,9 +258,9 @@ class Instructions:
         """Follow the instructions of these paths' folders from the next `render_texts` on."""
         self._touched.update(self.cwd / path for path in paths)
 
-    def restore_nested_folders(self, told: Iterable[str]) -> None:
+    def restore_nested_folders(self, texts: Iterable[str]) -> None:
         """Restore the nested folders of an earlier session from its system texts."""
-        for text in told:
+        for text in texts:
             first = text.partition("\n")[0]
             if first.startswith(NAMED):
                 name = first[len(NAMED) : -1]

@@ -291,7 +291,7 @@ class Joined:
                 ) from fault
             if fault.code == REQUEST_TIMEOUT:
                 raise self._make_failure(
-                    f"gave no answer within {limit:g} s; it was told so"
+                    f"gave no answer within {limit:g} s; it was notified"
                 ) from fault
             if self.server.url and fault.code in (INVALID_REQUEST, INTERNAL_ERROR):
                 run.mark_ended()  # it may have forgotten our session: connect again

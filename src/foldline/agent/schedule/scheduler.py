@@ -128,7 +128,7 @@ class Scheduler:
             first=look,
             random=random,
         )
-        # What was told of an entry last, if it has no answer: the same is not told again.
+        # The last notice of an entry without an answer: the same notice is not repeated.
         self._waiting: dict[str, ScheduleNotice] = {}
 
     def stop(self) -> None:
@@ -272,16 +272,16 @@ class Scheduler:
     async def _answer_message(self, entry: ScheduleEntry, place: int) -> ScheduleNotice:
         """Let the agent answer the message at a place, unless it has been answered."""
         try:
-            told = await self._try_answer(entry, place)
+            notice = await self._try_answer(entry, place)
         except asyncio.CancelledError:  # another worker may continue at once
             await asyncio.shield(
                 self._settle_answer(entry, place, lambda owed: self._defer_answer(owed, 0.0))
             )
             raise
         except FoldlineError as fault:  # the store failed: the answer stays owed
-            told = ScheduleNotice("failed", entry, str(fault))
-        self._tell_once(told)
-        return told
+            notice = ScheduleNotice("failed", entry, str(fault))
+        self._tell_once(notice)
+        return notice
 
     def _tell_once(self, notice: ScheduleNotice) -> None:
         """Report how an answer went; while a message waits, each reason is reported once."""

@@ -145,7 +145,7 @@ def build_write_tool(root: Root) -> Tool:
         given = convert_arguments(arguments, _Write)
         place = root.resolve_path(given.path)
         if given.path.endswith("/") or place.real.is_dir():
-            raise BadInput(f"{place.told} is a folder; give the path of a file in it")
+            raise BadInput(f"{place.label} is a folder; give the path of a file in it")
         before = read_whole_file(place) if os.path.lexists(place.real) else None
         text = given.content
         if before is not None and has_windows_line_ends(_decode_text(before)):
@@ -154,7 +154,7 @@ def build_write_tool(root: Root) -> Tool:
         lines = text.count("\n") + (text[-1:] not in ("", "\n"))
         verb = "create" if before is None else "overwrite"
         size = f"{lines:,} line{'' if lines == 1 else 's'}"
-        return _Change(place, before, text.encode(), f"{verb} {place.told}, {size}")
+        return _Change(place, before, text.encode(), f"{verb} {place.label}, {size}")
 
     return _build_change_tool(
         root,
@@ -177,7 +177,7 @@ def build_edit_tool(root: Root) -> Tool:
         try:
             text = before.decode()
         except UnicodeDecodeError:
-            raise BadInput(f"{place.told} is not UTF-8 and cannot be edited") from None
+            raise BadInput(f"{place.label} is not UTF-8 and cannot be edited") from None
         ends = has_windows_line_ends(text)
         body, old, new = (
             normalise_line_ends(one) if ends else one for one in (text, given.old, given.new)
@@ -186,17 +186,17 @@ def build_edit_tool(root: Root) -> Tool:
             raise BadInput("old must be some text of the file, and new another")
         lines = _list_match_lines(body, old)
         if not lines:
-            raise BadInput(f"old is not in {place.told}{_describe_near_match(body, old)}")
+            raise BadInput(f"old is not in {place.label}{_describe_near_match(body, old)}")
         if len(lines) > 1 and not given.all:
             raise BadInput(
-                f"old is in {place.told} {len(lines):,} times, at lines {_format_lines(lines)}; "
+                f"old is in {place.label} {len(lines):,} times, at lines {_format_lines(lines)}; "
                 "give more of the text around the one you mean, or all=true"
             )
         after = body.replace(old, new)
         after = after.replace("\n", "\r\n") if ends else after
         check_copied_markers(after, before=text)
         at = f"line{'s' if len(lines) > 1 else ''} {_format_lines(lines)}"
-        return _Change(place, before, after.encode(), f"edit {place.told} at {at}")
+        return _Change(place, before, after.encode(), f"edit {place.label} at {at}")
 
     return _build_change_tool(
         root,
@@ -242,9 +242,9 @@ def _build_change_tool(
         found = change(arguments)
         seen = shown.pop(str(arguments["path"]), None)
         if seen is not None and seen != (found.place.real, found.before):
-            raise BadInput(f"{found.place.told} has changed in between; read it and call again")
+            raise BadInput(f"{found.place.label} has changed in between; read it and call again")
         if found.before == found.after:
-            return said(f"{found.place.told} is so already")
+            return said(f"{found.place.label} is so already")
         _replace_file(found.place, found.after, new=found.before is None)
         return said(f"done: {found.what}")
 
@@ -267,7 +267,7 @@ def _replace_file(place: PathPlace, body: bytes, *, new: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = None if new else path.stat().st_mode & 0o7777
     if mode is not None and not os.access(path, os.W_OK):
-        raise BadInput(f"{place.told} is read-only; nothing was written")
+        raise BadInput(f"{place.label} is read-only; nothing was written")
     beside = path.with_name(f".{path.name[:200]}.{os.urandom(6).hex()}")
     file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:

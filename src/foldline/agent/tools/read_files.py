@@ -43,7 +43,7 @@ class PathPlace(NamedTuple):
     """The path as the model wrote it, if it goes through a link; else ""."""
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The name on one line, and the link that leads there."""
         name = one_line(self.name)
         return f"{name} (through the link {one_line(self.through)})" if self.through else name
@@ -84,14 +84,14 @@ class Root:
         if place.inside:
             return None
         return Intent(
-            f"{verb} {place.told}, outside of {self.path}", "", for_path("read", place.name)
+            f"{verb} {place.label}, outside of {self.path}", "", for_path("read", place.name)
         )
 
     def resolve_agreed_path(self, text: str) -> PathPlace:
         """Resolve a path again; raises if a link now leads elsewhere than what was approved."""
         place = self.resolve_path(text)
         if self._agreed.pop(text, place.real) != place.real:
-            raise BadInput(f"{one_line(text)} leads to {place.told} by now; call again")
+            raise BadInput(f"{one_line(text)} leads to {place.label} by now; call again")
         return place
 
 
@@ -102,10 +102,10 @@ def make_missing_path_error(place: PathPlace) -> BadInput:
         folder = folder.parent
     if folder != place.real.parent:
         at = os.path.relpath(folder, place.real.parent)
-        return BadInput(f"there is no {place.told}, nor its folder; what is there is {at}")
+        return BadInput(f"there is no {place.label}, nor its folder; what is there is {at}")
     near = get_close_matches(place.real.name, [path.name for path in folder.iterdir()])
     like = f"; like it: {', '.join(near)}" if near else "; list shows what is there"
-    return BadInput(f"there is no {place.told}{like}")
+    return BadInput(f"there is no {place.label}{like}")
 
 
 def one_line(text: str) -> str:
@@ -362,7 +362,7 @@ def build_list_tool(root: Root) -> Tool:
         if not place.real.exists():
             raise make_missing_path_error(place)
         if not place.real.is_dir():
-            raise BadInput(f"{place.told} is a file; read shows it")
+            raise BadInput(f"{place.label} is a file; read shows it")
         if asked.names:
             stop = Event()
             try:
@@ -388,7 +388,9 @@ def read_whole_file(place: PathPlace) -> bytes:
     """Read a file; raises if it is missing, not a regular file, or over `LARGEST`."""
     size = _measure_file(place)
     if size > LARGEST:
-        raise BadInput(f"{place.told} has {size:,} bytes; read it by first and lines, or search it")
+        raise BadInput(
+            f"{place.label} has {size:,} bytes; read it by first and lines, or search it"
+        )
     return place.real.read_bytes()
 
 
@@ -409,9 +411,9 @@ def _measure_file(place: PathPlace) -> int:
     except (FileNotFoundError, NotADirectoryError):
         raise make_missing_path_error(place) from None
     if stat.S_ISDIR(found.st_mode):
-        raise BadInput(f"{place.told} is a folder; list shows what is in it")
+        raise BadInput(f"{place.label} is a folder; list shows what is in it")
     if not stat.S_ISREG(found.st_mode):
-        raise BadInput(f"{place.told} is no file but a device, a pipe or a socket")
+        raise BadInput(f"{place.label} is no file but a device, a pipe or a socket")
     return found.st_size
 
 
@@ -423,7 +425,7 @@ def _read_file(place: PathPlace, asked: _Read) -> Result:
     with place.real.open("rb") as file:
         start = file.read(_LOOK)
     if mime := detect_picture_type(start):
-        about = Text(replace_surrogates(f"{place.told}: {mime}, {size:,} bytes"))
+        about = Text(replace_surrogates(f"{place.label}: {mime}, {size:,} bytes"))
         if size > LARGEST:
             return Result((Text(f"{about.text}; too large to be shown"),))
         body = base64.b64encode(place.real.read_bytes()).decode()
@@ -431,7 +433,7 @@ def _read_file(place: PathPlace, asked: _Read) -> Result:
             (about, Media("image", mime, base64=body, name=replace_surrogates(place.real.name)))
         )
     if b"\0" in start:
-        return said(f"{place.told} is binary, {size:,} bytes: not shown")
+        return said(f"{place.label} is binary, {size:,} bytes: not shown")
     if size > LARGEST and lines is not None:
         return _read_lines(place, first, lines)
     whole = read_whole_file(place)
@@ -441,7 +443,7 @@ def _read_file(place: PathPlace, asked: _Read) -> Result:
     *ended, rest = text.split("\n")
     every = [f"{one}\n" for one in ended] + ([rest] if rest else [])
     if first > len(every):
-        raise BadInput(f"{place.told} has {len(every):,} lines; there is no line {first:,}")
+        raise BadInput(f"{place.label} has {len(every):,} lines; there is no line {first:,}")
     last = len(every) if lines is None else min(first - 1 + lines, len(every))
     about = f"lines {first:,}-{last:,} of {len(every):,}" + (f"; {note}" if note else "")
     return said(f"[{about}]\n{''.join(every[first - 1 : last])}")
@@ -456,7 +458,7 @@ def _read_lines(place: PathPlace, first: int, lines: int) -> Result:
             if len(body) > LARGEST:
                 raise BadInput(f"these lines have over {LARGEST:,} bytes; ask for fewer")
     if not body:
-        raise BadInput(f"{place.told} has no line {first:,}")
+        raise BadInput(f"{place.label} has no line {first:,}")
     text, note = _decode_text(bytes(body))
     last = first - 1 + text.count("\n") + (not text.endswith("\n"))
     size = f"{place.real.stat().st_size:,} bytes"
@@ -503,4 +505,4 @@ def _list_matching_files(root: Root, place: PathPlace, names: str, stop: Event) 
     shown = [*islice(every, _LISTED)]
     if more := sum(1 for _ in every):
         shown.append(f"[{more:,} more; ask for fewer names, or in a smaller folder]")
-    return said("\n".join(shown) or f"[no file below {place.told} is named like {names}]")
+    return said("\n".join(shown) or f"[no file below {place.label} is named like {names}]")

@@ -99,7 +99,7 @@ def build_search_tool(root: Root, *, rg: str | None = None) -> Tool:
         only = compile_name_pattern(asked.names) if asked.names and place.real.is_dir() else None
         if not engine or not await _by_ripgrep(engine, root, place, (asked.pattern, only), found):
             await _by_walk(root, place, (pattern, only), found)
-        return said(found.render_lines("." if place.real == root.path else place.told))
+        return said(found.render_lines("." if place.real == root.path else place.label))
 
     return build_look_tool(
         root,

@@ -111,7 +111,7 @@ async def _run_bot(wish: Wish, token: str) -> int:
         name = await telegram.start_bot()
         print_remark(f"@{name} answers; sessions are in {clean_line(wish.desk.where)}")
         tenants = (wish.desk.tenant,)
-        async with run_retention(store, lambda: tenants, settings.retention, told=print_remark):
+        async with run_retention(store, lambda: tenants, settings.retention, notify=print_remark):
             await _until_ended(_receive_updates(telegram, settings))
     finally:
         await telegram.close()

@@ -204,7 +204,9 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
 
     try:
         async with desk.open_store() as store, Queue(desk.address, connections=4) as queue:
-            one = Worker(queue, fold, concurrency=concurrency, told=partial(_print_outcome, desk))
+            one = Worker(
+                queue, fold, concurrency=concurrency, on_outcome=partial(_print_outcome, desk)
+            )
             loop = get_running_loop()
             loop.set_exception_handler(_handle_loop_error)
             for number in _SIGNALS:
@@ -215,7 +217,9 @@ async def worker(  # noqa: PLR0913 - one option for each thing that may be other
             def list_tenants() -> set[str]:
                 return {desk.tenant, *current.settings.tenants}
 
-            async with run_retention(store, list_tenants, current.get_retention, told=print_remark):
+            async with run_retention(
+                store, list_tenants, current.get_retention, notify=print_remark
+            ):
                 await one.run(once=once)
     finally:
         await current.close()

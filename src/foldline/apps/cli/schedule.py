@@ -225,7 +225,7 @@ async def run(  # noqa: PLR0913 - one option for each thing that may be otherwis
         for number in _SIGNALS:
             loop.add_signal_handler(number, one.stop)
         said, tenants = wish.load_settings().retention, (wish.desk.tenant,)
-        async with run_retention(store, lambda: tenants, said, told=print_remark):
+        async with run_retention(store, lambda: tenants, said, notify=print_remark):
             await one.run(once=once)
 
 

@@ -214,7 +214,7 @@ class Gateway:
             return {self.settings.tenant, *current.settings.tenants, *known}
 
         async with run_retention(
-            self._store, list_tenants, current.get_retention, told=_log.warning
+            self._store, list_tenants, current.get_retention, notify=_log.warning
         ):
             yield
 

@@ -121,40 +121,40 @@ class _Collector:
             self._add_fact(item.seq, "call", key, f"since {at}")
             return
         doing = classify_call(call)
-        told = parse_outcome(text, ok=item.ok, shell=bool(doing.command))
+        outcome = parse_outcome(text, ok=item.ok, shell=bool(doing.command))
         here = text.strip() if doing.command.strip() == "pwd" else ""
-        if told.where or (here.startswith("/") and "\n" not in here):
-            self._add_fact(item.seq, "where", "folder", told.where or here)
+        if outcome.where or (here.startswith("/") and "\n" not in here):
+            self._add_fact(item.seq, "where", "folder", outcome.where or here)
         elif _MOVING.search(doing.command):
             self._add_fact(item.seq, "where", "folder", "")  # nobody knows where it went
-        if doing.todos is not None and told.ok:
+        if doing.todos is not None and outcome.ok:
             self._add_fact(item.seq, "todo", "list", doing.todos)
-        self._record_touches(item.seq, doing, told)
-        self._record_run(item.seq, doing, told)
+        self._record_touches(item.seq, doing, outcome)
+        self._record_run(item.seq, doing, outcome)
         for url in list_links(f"{call.arguments}\n{text[:_LOOK]}")[:20]:
             self._add_fact(item.seq, "link", url)
         plain = strip_frames(_COLOURS.sub("", text[:_LOOK]))
         self.record_passages(item.seq, "found", split_passages(plain))
         self._record_names(item.seq, plain, wrote=False)
 
-    def _record_touches(self, seq: int, doing: Act, told: Outcome) -> None:
-        hashes = {**dict(doing.hashes), **told.hashes}
-        for path, digest in told.hashes.items():
+    def _record_touches(self, seq: int, doing: Act, outcome: Outcome) -> None:
+        hashes = {**dict(doing.hashes), **outcome.hashes}
+        for path, digest in outcome.hashes.items():
             if path not in [touch.path for touch in doing.touches]:
                 self._record_file(seq, Touch("read", self._resolve_path(path)), digest)
         # A command that failed in its last step has still done the steps before.
-        done = doing.touches if told.ok else () if told.missed else doing.before
+        done = doing.touches if outcome.ok else () if outcome.missed else doing.before
         for touch in done:
-            stated = told.stated.endswith(f"/{touch.path}") and not touch.path.startswith("/")
-            if stated and told.stated.startswith("/"):
-                folder = told.stated.removesuffix(touch.path).rstrip("/") or "/"
+            stated = outcome.stated.endswith(f"/{touch.path}") and not touch.path.startswith("/")
+            if stated and outcome.stated.startswith("/"):
+                folder = outcome.stated.removesuffix(touch.path).rstrip("/") or "/"
                 self._add_fact(seq, "where", "folder", folder)
-            path = told.stated if stated else self._resolve_path(touch.path)
+            path = outcome.stated if stated else self._resolve_path(touch.path)
             self._record_file(seq, Touch(touch.state, path, touch.to), hashes.get(touch.path, ""))
-        if told.ok and told.stated and not doing.touches:
+        if outcome.ok and outcome.stated and not doing.touches:
             verb = doing.command.split(maxsplit=1)[0] if doing.command.strip() else ""
             state = "written" if verb in _EDITING else "read"
-            self._record_file(seq, Touch(state, self._resolve_edited_path(seq, told.stated)), "")
+            self._record_file(seq, Touch(state, self._resolve_edited_path(seq, outcome.stated)), "")
 
     def _resolve_edited_path(self, seq: int, stated: str) -> str:
         """Resolve the file that an editor shows; a relative path just opened is the same file."""
@@ -179,16 +179,17 @@ class _Collector:
         if touch.to:
             self._add_fact(seq, "file", touch.to, "written")
 
-    def _record_run(self, seq: int, doing: Act, told: Outcome) -> None:
+    def _record_run(self, seq: int, doing: Act, outcome: Outcome) -> None:
         if doing.command:
-            status = f"exit {told.exit}" if told.exit is not None else "ok" if told.ok else "error"
+            word = "ok" if outcome.ok else "error"
+            status = word if outcome.exit is None else f"exit {outcome.exit}"
             self._add_fact(seq, "command", _truncate_line(doing.command), status)
-        for line in told.faults:
+        for line in outcome.faults:
             self._add_fact(seq, "error", line)
-        for test in told.failed:
+        for test in outcome.failed:
             self._add_fact(seq, "test", test, "failed")
-        passed = {*told.passed} - {*told.failed}
-        if told.all_passed and not told.selected and _RUNNERS.search(doing.command):
+        passed = {*outcome.passed} - {*outcome.failed}
+        if outcome.all_passed and not outcome.selected and _RUNNERS.search(doing.command):
             passed |= self._list_covered_tests(doing.command)
         for test in sorted(passed):
             if self._find_fact("test", test):

@@ -222,24 +222,26 @@ class Act:
 
 def classify_call(call: Call) -> Act:
     """Classify a call by its tool's name and arguments; unknown tools do nothing known."""
-    name, given = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1], _parse_arguments(call)
+    name, arguments = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1], _parse_arguments(call)
     words = set(_CAMEL.sub("_", name).lower().replace("-", "_").split("_"))
-    todos = _render_todos(name.lower(), given)
+    todos = _render_todos(name.lower(), arguments)
     if todos is not None:
         return Act(todos=todos)
-    verb = given.get("command")
-    if isinstance(verb, str) and verb in _EDITORS and _find_argument(given, _PATHS):
-        whole = _hash_written_file(given) if verb in ("create", "write") else ()
-        return Act((Touch(_EDITORS[verb], _find_argument(given, _PATHS)),), hashes=whole)
-    if patch := _parse_patch(given):
+    verb = arguments.get("command")
+    if isinstance(verb, str) and verb in _EDITORS and _find_argument(arguments, _PATHS):
+        whole = _hash_written_file(arguments) if verb in ("create", "write") else ()
+        return Act((Touch(_EDITORS[verb], _find_argument(arguments, _PATHS)),), hashes=whole)
+    if patch := _parse_patch(arguments):
         return Act(patch)
-    command = _find_command(given) if words & _SHELLS else ""
+    command = _find_command(arguments) if words & _SHELLS else ""
     if command:
-        cwd = _find_argument(given, _FOLDER_KEYS)
+        cwd = _find_argument(arguments, _FOLDER_KEYS)
         steps = [step.touches for step in shell_commands.parse_commands(command, cwd=cwd)]
         before = tuple(chain.from_iterable(steps[:-1]))
         return Act((*before, *chain.from_iterable(steps[-1:])), command, before=before)
-    return Act(_by_name(words, given), hashes=_hash_written_file(given) if words & _WHOLE else ())
+    return Act(
+        _by_name(words, arguments), hashes=_hash_written_file(arguments) if words & _WHOLE else ()
+    )
 
 
 def list_links(text: str) -> list[str]:
@@ -249,23 +251,23 @@ def list_links(text: str) -> list[str]:
 
 def _parse_arguments(call: Call) -> dict[str, Any]:
     try:
-        given = msgspec.json.decode(call.arguments)
+        arguments = msgspec.json.decode(call.arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        given = None
-    if isinstance(given, dict):
-        named = cast("dict[str, Any]", given)
+        arguments = None
+    if isinstance(arguments, dict):
+        named = cast("dict[str, Any]", arguments)
         return {**{key.lower().replace("_", ""): value for key, value in named.items()}, **named}
     # A tool that takes one text, which need not be JSON.
-    return {"input": given if isinstance(given, str) else call.arguments}
+    return {"input": arguments if isinstance(arguments, str) else call.arguments}
 
 
-def _by_name(words: set[str], given: dict[str, Any]) -> tuple[Touch, ...]:
-    source, target = _find_argument(given, _FROM), _find_argument(given, _TO)
+def _by_name(words: set[str], arguments: dict[str, Any]) -> tuple[Touch, ...]:
+    source, target = _find_argument(arguments, _FROM), _find_argument(arguments, _TO)
     if words & _MOVES and source and target:
         return (Touch("moved", source, target),)
     if "copy" in words and source and target:
         return (Touch("read", source), Touch("written", target))
-    paths = [path for path in _all_paths(given) if not any(sign in path for sign in "*?[{")]
+    paths = [path for path in _all_paths(arguments) if not any(sign in path for sign in "*?[{")]
     if words & _LOOKS and not words & {"replace", "edit", "write"}:
         return ()
     if words & _REMOVES:
@@ -277,10 +279,10 @@ def _by_name(words: set[str], given: dict[str, Any]) -> tuple[Touch, ...]:
     return ()
 
 
-def _all_paths(given: dict[str, Any]) -> list[str]:
-    paths = [_find_argument(given, _PATHS)]
+def _all_paths(arguments: dict[str, Any]) -> list[str]:
+    paths = [_find_argument(arguments, _PATHS)]
     for key in _MANY:
-        many = given.get(key)
+        many = arguments.get(key)
         for one in cast("list[Any]", many) if isinstance(many, list) else []:
             if isinstance(one, str):
                 paths.append(one)
@@ -289,18 +291,18 @@ def _all_paths(given: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(path.removeprefix("file://") for path in paths if path))
 
 
-def _find_argument(given: dict[str, Any], keys: tuple[str, ...]) -> str:
+def _find_argument(arguments: dict[str, Any], keys: tuple[str, ...]) -> str:
     """Find the first of these arguments that is a short text of one line."""
     for key in keys:
-        value = given.get(key)
+        value = arguments.get(key)
         if isinstance(value, str) and value.strip() and "\n" not in value and len(value) < 1_000:  # noqa: PLR2004
             return value.strip()
     return ""
 
 
-def _find_command(given: dict[str, Any]) -> str:
+def _find_command(arguments: dict[str, Any]) -> str:
     for key in _COMMANDS:
-        value = given.get(key)
+        value = arguments.get(key)
         if isinstance(value, str):
             return value
         if isinstance(value, list) and value:
@@ -311,10 +313,10 @@ def _find_command(given: dict[str, Any]) -> str:
     return ""
 
 
-def _parse_patch(given: dict[str, Any]) -> tuple[Touch, ...]:
+def _parse_patch(arguments: dict[str, Any]) -> tuple[Touch, ...]:
     """Parse the files of a patch, in Codex's format or as a unified diff."""
     for key in ("patch", "input", "diff", "patchtext"):
-        text = given.get(key)
+        text = arguments.get(key)
         if not isinstance(text, str):
             continue
         if "*** Begin Patch" in text:
@@ -327,14 +329,14 @@ def _parse_patch(given: dict[str, Any]) -> tuple[Touch, ...]:
     return ()
 
 
-def _render_todos(name: str, given: dict[str, Any]) -> str | None:
+def _render_todos(name: str, arguments: dict[str, Any]) -> str | None:
     """Render a list of tasks, one line each with its state; None if the call writes none."""
-    keys = (key for key in ("todos", "plan", "tasks") if isinstance(given.get(key), list))
+    keys = (key for key in ("todos", "plan", "tasks") if isinstance(arguments.get(key), list))
     key = next(keys, None)
     if key is None or not any(word in name for word in _LISTS):
         return None
     lines: list[str] = []
-    for one in cast("list[Any]", given[key]):
+    for one in cast("list[Any]", arguments[key]):
         task = cast("dict[str, Any]", one) if isinstance(one, dict) else {"content": str(one)}
         texts = (task.get(name) for name in _TASKS)
         text = next((" ".join(text.split()) for text in texts if isinstance(text, str)), "")
@@ -343,9 +345,11 @@ def _render_todos(name: str, given: dict[str, Any]) -> str | None:
     return "\n".join(lines[:40])
 
 
-def _hash_written_file(given: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    path = _find_argument(given, _PATHS)
-    content = next((given[key] for key in _CONTENT if isinstance(given.get(key), str)), None)
+def _hash_written_file(arguments: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    path = _find_argument(arguments, _PATHS)
+    content = next(
+        (arguments[key] for key in _CONTENT if isinstance(arguments.get(key), str)), None
+    )
     if not path or content is None:
         return ()
     digest = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()

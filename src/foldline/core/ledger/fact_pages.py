@@ -120,9 +120,9 @@ class Pages:
 
 
 def build_pages(
-    facts: Sequence[Fact], *, cap: int, told: Collection[str] = (), recall: bool = True
+    facts: Sequence[Fact], *, cap: int, visible: Collection[str] = (), recall: bool = True
 ) -> Pages:
-    """Choose the facts that matter most within `cap` tokens; names in `told` are in sight already.
+    """Choose the facts that matter most within `cap` tokens; `visible` names are shown already.
 
     `recall` says whether the model has a tool that takes handles.
     Ranks the facts of each kind, allocates the cap among the kinds, and keeps for the next fold
@@ -132,7 +132,7 @@ def build_pages(
     ranked: dict[FactKind, list[Fact]] = {kind: _rank_facts(kind, facts) for kind in _SHARES}
     tasks = _truncate_tasks(ranked["todo"], int(cap * _SHARES["todo"]))
     candidates: dict[FactKind, list[Fact]] = {**ranked, "todo": tasks}
-    chosen = _allocate_tokens(candidates, cap, known=len(facts), covered=expand_names(told))
+    chosen = _allocate_tokens(candidates, cap, known=len(facts), covered=expand_names(visible))
     stored = _keep_facts(ranked, chosen, cap)
     kinds: tuple[FactKind, ...] = tuple(kind for kind in _SHARES if chosen.facts[kind])
     blocks = (

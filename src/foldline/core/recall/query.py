@@ -290,14 +290,14 @@ def parse_query(text: str) -> Query:
     )
 
 
-def parse_place(given: int | str) -> int:
+def parse_place(place: int | str) -> int:
     """Return the one place that a number or a handle names."""
-    if isinstance(given, int):
-        return given
-    query = parse_query(given)
+    if isinstance(place, int):
+        return place
+    query = parse_query(place)
     if query.lo != query.hi:
         raise BadHandle(
-            f"{_truncate_text(given)} is a span; name one message of it, such as log:{query.lo}"
+            f"{_truncate_text(place)} is a span; name one message of it, such as log:{query.lo}"
         )
     return query.lo
 
@@ -316,7 +316,7 @@ def _parse_call(text: str) -> Query:
     first = _FIRST.match(text)
     at = first.end() if first else 0
     place = first["place"].strip() if first else ""
-    given: dict[str, int | str | tuple[int, int]] = {}
+    options: dict[str, int | str | tuple[int, int]] = {}
     while found := _NEXT.match(text, at):
         name, begin = found["name"], found.end()
         value: int | str | tuple[int, int]
@@ -329,20 +329,20 @@ def _parse_call(text: str) -> Query:
             value = inside.replace(f"\\{mark}", mark)
         else:
             break
-        given[name], at = value, read.end()
+        options[name], at = value, read.end()
     if not text.startswith(")", at):
         raise BadHandle(
             f"{_truncate_text('recall(' + text)} breaks off at {_truncate_text(text[at:])}; "
             f'write recall("log:12") or recall("log:12", ...) with {_WAYS}'
         )
-    return _build_call_query(place, given)
+    return _build_call_query(place, options)
 
 
-def _build_call_query(place: str, given: dict[str, int | str | tuple[int, int]]) -> Query:
+def _build_call_query(place: str, options: dict[str, int | str | tuple[int, int]]) -> Query:
     numbers: dict[str, int] = {}
     lines: tuple[int, int] | None = None
     pattern: str | None = None
-    for name, value in given.items():
+    for name, value in options.items():
         match name, value:
             case "lines", (first, last):
                 lines = first, last

@@ -46,13 +46,13 @@ Block: TypeAlias = Literal["words", "pins", "narrative", "next"] | FactKind
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a handoff is written from; `told` are the names that stay in sight beside it."""
+    """What a handoff is written from; `visible` are the names that stay in sight beside it."""
 
     words: Sequence[Logged] = ()
     pins: Sequence[Logged] = ()
     facts: Sequence[Fact] = ()
     lines: Sequence[Line] = ()
-    told: Collection[str] = ()
+    visible: Collection[str] = ()
     standing: Sequence[str] = ()
     """The handoffs that stay beside it."""
     tasks: Sequence[Fact] = ()
@@ -156,11 +156,11 @@ def _assemble_handoff(head: str, material: Material, *, left: int) -> Handoff:
     left -= used + count_tokens(then) + count_tokens(wish)
     lines = _select_newest_lines(material.lines, cap=min(int(left * NARRATIVE), _NARRATIVE))
     narrative = render_narrative(lines)
-    told = {*material.told, *count_names("\n".join((*quoted.values(), narrative)))}
+    visible = {*material.visible, *count_names("\n".join((*quoted.values(), narrative)))}
     known = ledger.build_pages(
         material.facts,
         cap=left - count_tokens(narrative),
-        told=told,
+        visible=visible,
         recall=bool(material.recall),
     )
     every: list[tuple[Block, str]] = [

@@ -57,7 +57,7 @@ class Loss:
     answered: int = 0
     """How many lines the summarizer's answer had."""
     no_summary: str = ""
-    """Why the summarizer told nothing; "" if it did, or was not asked."""
+    """Why there is no narrative; "" if there is one, or none was asked for."""
 
     @property
     def ratio(self) -> float:

@@ -131,8 +131,10 @@ def verify_answer(
     proven = Accepted(())
     if not faults:
         lo, hi = prompt.range.lo, prompt.range.hi
-        told = Told({seq: one for seq, one in events if lo <= seq <= (seq if hi is None else hi)})
-        proven, faults = _verify_claims(prompt, answer, told, is_cut=stop != "done")
+        source = SourceText(
+            {seq: one for seq, one in events if lo <= seq <= (seq if hi is None else hi)}
+        )
+        proven, faults = _verify_claims(prompt, answer, source, is_cut=stop != "done")
     if again and not proven.lines:
         return Rejected(tuple(faults))
     if again or len(proven.lines) >= max(len(proven.left_out), 1):
@@ -150,7 +152,7 @@ def choose_better_answer(first: Repair, second: Accepted | Rejected) -> Accepted
 
 
 def _verify_claims(
-    prompt: Prompt, answer: str, told: "Told", *, is_cut: bool
+    prompt: Prompt, answer: str, source: "SourceText", *, is_cut: bool
 ) -> tuple[Accepted, list[str]]:
     """Keep the proven claims of an answer; also list the faults of the others."""
     lines: dict[Line, None] = {}
@@ -160,11 +162,11 @@ def _verify_claims(
     is_long = len(whole) < len(answer)
     if is_long and not prompt.own and answer[len(whole)] != "\n":
         whole = whole[: whole.rfind("\n") + 1]  # a line without its end may say something else
-    span = prompt.range.lo, max(told.events, default=0)
+    span = prompt.range.lo, max(source.events, default=0)
     was_left_out = False
     for claim in parse_answer(whole, prose=bool(prompt.own), cut=is_cut or is_long):
         line = _make_line(claim, span, prose=bool(prompt.own))
-        faults = _list_claim_faults(claim, line, told, prompt)
+        faults = _list_claim_faults(claim, line, source, prompt)
         if claim.goes_on and was_left_out and _GOES_BACK.match(claim.text):
             faults.append(f"{claim.text[:60]!r} rests on a sentence that is left out")
         was_left_out = bool(faults)
@@ -192,7 +194,9 @@ def _make_line(claim: SummaryClaim, span: tuple[int, int], *, prose: bool) -> Li
     return Line(PROSE, f"{label}: {claim.text}" if label else claim.text, span)
 
 
-def _list_claim_faults(claim: SummaryClaim, line: Line, told: "Told", prompt: Prompt) -> list[str]:
+def _list_claim_faults(
+    claim: SummaryClaim, line: Line, source: "SourceText", prompt: Prompt
+) -> list[str]:
     """List what is wrong with a claim."""
     short = claim.text[:60]
     if claim.kind == "unseen":
@@ -204,15 +208,15 @@ def _list_claim_faults(claim: SummaryClaim, line: Line, told: "Told", prompt: Pr
     if line.section == PROSE:
         if f" {join_words(claim.text)} " in f" {join_words(prompt.own)} ":
             return [f"{short!r} repeats the question"]
-        return list_sentence_faults(line.text, claim.seqs or (), told)
+        return list_sentence_faults(line.text, claim.seqs or (), source)
     if claim.seqs is None:
         return [f"{short!r} is not a line that cites its events"]
     if not line.section:
         return [f"{short!r} stands under {claim.label!r}, which is none of the headings"]
-    return list_line_faults(line, told)
+    return list_line_faults(line, source)
 
 
-class Told:
+class SourceText:
     """The events of the narrative's span, against which lines are checked."""
 
     def __init__(self, events: dict[int, Event]) -> None:
@@ -279,84 +283,86 @@ class Told:
         return [(users, text, WordIndex(text)) for users, text in texts]
 
 
-def list_line_faults(line: Line, told: Told) -> list[str]:
+def list_line_faults(line: Line, source: SourceText) -> list[str]:
     """List what is wrong with a line."""
     short = line.text[:60]
-    faults = [f"event {seq} is not in the span" for seq in line.seqs if seq not in told.events]
+    faults = [f"event {seq} is not in the span" for seq in line.seqs if seq not in source.events]
     if not line.seqs:
         faults.append(f"{short!r} cites nothing")
     if faults:
         return faults
     text = normalise_text(line.text)
-    faults += _list_unknown_names(text, told)
+    faults += _list_unknown_names(text, source)
     unquoted = _QUOTE.sub(" ", text)
-    cited = [told.events[seq] for seq in line.seqs]
+    cited = [source.events[seq] for seq in line.seqs]
     if line.section == GOALS or USER.search(unquoted):
         faults += _not_the_users(text, cited)
     elif LAW.search(unquoted):
         faults += _not_theirs(text, cited)
     elif line.section in (DECISIONS, OPEN):
-        strange, of = told.own.list_unknown_words(unquoted)
+        strange, of = source.own.list_unknown_words(unquoted)
         if len(strange) * 2 > of:
             faults.append(f"{short!r} is neither the user's nor the assistant's: {strange[:3]}")
     return faults
 
 
-def list_sentence_faults(text: str, seqs: Sequence[int], told: Told) -> list[str]:
+def list_sentence_faults(text: str, seqs: Sequence[int], source: SourceText) -> list[str]:
     """List what is wrong with a sentence that stands for itself, whatever it cites."""
     short = text[:60]
-    faults = [f"event {seq} is not in the span" for seq in {*seqs} - {*told.events}]
+    faults = [f"event {seq} is not in the span" for seq in {*seqs} - {*source.events}]
     text = normalise_text(text)
-    faults += _list_unknown_names(text, told)
+    faults += _list_unknown_names(text, source)
     unquoted = _QUOTE.sub(" ", text)
-    strange = [one for one in list_proper_names(unquoted) if not told.every.has_text(one)]
+    strange = [one for one in list_proper_names(unquoted) if not source.every.has_text(one)]
     faults += [f"{one!r} does not occur in the events" for one in strange]
     if POSE.search(text):
         faults.append(f"{short!r} poses as another speaker or as a record")
-    if _paraphrases_order(text, told):
+    if _paraphrases_order(text, source):
         faults.append(f"{short!r} is what a tool's output demands, in other words")
-    unknown, of = told.every.list_unknown_words(drop_reporting_words(text))
+    unknown, of = source.every.list_unknown_words(drop_reporting_words(text))
     if len(unknown) == of and not count_names(text):
         faults.append(f"{short!r} says nothing of the events")
-    elif len(unknown) * 2 > of and is_same_language(text, told.whole):
-        faults.append(f"{short!r} is told in words that do not occur in the events: {unknown[:3]}")
-    if _is_opposite(text, told):
+    elif len(unknown) * 2 > of and is_same_language(text, source.whole):
+        faults.append(f"{short!r} uses words that do not occur in the events: {unknown[:3]}")
+    if _is_opposite(text, source):
         faults.append(f"{short!r} turns what was said into its opposite")
     if faults:
         return faults
     if USER.search(unquoted) or USER_NAMED.search(unquoted):
-        if not _is_supported(text, told, only_user=True, by_passage=True):
+        if not _is_supported(text, source, only_user=True, by_passage=True):
             return [f"{short!r} speaks for the user, and no passage of theirs says so"]
     elif LAW.search(unquoted) or COMMAND.search(unquoted):
-        if not _is_supported(text, told, only_user=False, by_passage=True):
+        if not _is_supported(text, source, only_user=False, by_passage=True):
             return [f"{short!r} lays down a rule that neither the user nor the assistant stated"]
-    elif TASK.search(unquoted) and not _is_supported(text, told, only_user=False, by_passage=False):
+    elif TASK.search(unquoted) and not _is_supported(
+        text, source, only_user=False, by_passage=False
+    ):
         return [f"{short!r} is a task of neither the user nor the assistant"]
     return []
 
 
-def _list_unknown_names(text: str, told: Told) -> list[str]:
+def _list_unknown_names(text: str, source: SourceText) -> list[str]:
     """List the names, quotations and numbers that do not occur, and what a tool commands."""
     short = text[:60]
     exact = (*count_names(text), *_QUOTE.findall(text))
     faults = [
         f"{one!r} does not occur in the events"
         for one in exact
-        if normalise_text(one) not in told.whole
+        if normalise_text(one) not in source.whole
     ]
-    lone = (one for one in _NUMBER.findall(text) if not _has_number(one, told.whole))
+    lone = (one for one in _NUMBER.findall(text) if not _has_number(one, source.whole))
     faults += [f"the number {one} does not occur in the events" for one in lone]
     if _SCRIPTS.search(text):
         faults.append(f"{short!r} has words of two scripts in it")
-    if _has_injected_order(text, told):
+    if _has_injected_order(text, source):
         faults.append(f"{short!r} repeats what a tool's output demands or pretends")
     return faults
 
 
-def _paraphrases_order(text: str, told: Told) -> bool:
+def _paraphrases_order(text: str, source: SourceText) -> bool:
     """Whether a sentence has a name that only a tool's command has, or half of its words."""
     names = count_names(text)
-    for foreign, index, size in told.foreign:
+    for foreign, index, size in source.foreign:
         if any(one in other for one in names for other in foreign):
             return True
         unknown, of = index.list_unknown_words(text)
@@ -366,11 +372,11 @@ def _paraphrases_order(text: str, told: Told) -> bool:
     return False
 
 
-def _is_opposite(text: str, told: Told) -> bool:
+def _is_opposite(text: str, source: SourceText) -> bool:
     """Whether a clause has every word of a passage but its negation, or one more."""
     for clause in split_clauses(text):
         words = split_words(NOT.sub(" ", clause))
-        found = [passage for passage, own in told.said if words <= own]
+        found = [passage for passage, own in source.said if words <= own]
         if len(words) >= _SENTENCE and any(map(is_telling_word, words)) and found:
             is_denied = NOT.search(clause) is not None
             if all((NOT.search(passage) is not None) != is_denied for passage in found):
@@ -378,14 +384,14 @@ def _is_opposite(text: str, told: Told) -> bool:
     return False
 
 
-def _is_supported(text: str, told: Told, *, only_user: bool, by_passage: bool) -> bool:
+def _is_supported(text: str, source: SourceText, *, only_user: bool, by_passage: bool) -> bool:
     """Whether one message says all of a sentence, or every longer clause of it, and no opposite.
 
     A clause of few words is no claim of its own: "the logs and the database" may stem from two.
     """
     bare = drop_reporting_words(text)
     clauses = split_clauses(bare)
-    for users, said, index in told.voices:
+    for users, said, index in source.voices:
         if (only_user and not users) or not _says(index, said, bare):
             continue
         if not by_passage:
@@ -454,15 +460,15 @@ def _not_theirs(text: str, cited: Sequence[Event]) -> list[str]:
     return [f"neither the user nor the assistant said {word!r} there" for word in strange[:3]]
 
 
-def _has_injected_order(text: str, told: Told) -> bool:
+def _has_injected_order(text: str, source: SourceText) -> bool:
     """Whether a line repeats what a tool's output commands, as a whole or in part."""
-    passages, known = told.orders
+    passages, known = source.orders
     own = join_words(text)
     if any(run in known for run in iterate_word_runs(own)):
         return True
     short = (own, *(join_words(one) for one in _QUOTE.findall(text)))
     found = (one for one in short if has_telling_words(one) and f" {one} " in passages)
-    return any(one not in join_words(told.users) for one in found)
+    return any(one not in join_words(source.users) for one in found)
 
 
 def _list_answer_faults(prompt: Prompt, answer: str, stop: Stop) -> list[str]:
