@@ -1,7 +1,8 @@
 """Every fenced block of the documentation is run, or names the test that runs it.
 
 A page's blocks run in order, in one folder and one namespace, against a scripted provider on a real
-port. What a block prints is held to the `text` block behind it; a line `…` stands for any lines.
+port. What a block prints is held to the `text` block behind it, and a `text` block that nothing
+prints fails, unless a table names the test that holds it; a line `…` stands for any lines.
 `FOLDLINE_DOCS=write` writes what was printed into the pages instead. In a comment above a block:
 
     <!-- run: peers -->     compiled; and run in the environment of `just peers`, by `just test-all`
@@ -60,6 +61,7 @@ ELSEWHERE = {
     ("docs/how-to/chat.md", "sh"): "tests/cli/test_one_message.py::test_c2_a_pipe_goes_along_with_the_message",
     ("docs/how-to/chat.md", "text"): "scripts/screens.py::main",
     ("docs/how-to/run.md", "text"): "tests/run/test_run_report.py::test_the_page_shows_a_report",
+    ("docs/how-to/cold-cache.md", "text"): "tests/docs/test_quoted.py::test_what_cold_cache_md_quotes_is_what_is_said",
     ("docs/how-to/codex.md", "toml"): "tests/docs/test_codex.py::test_codex_works_with_the_settings_of_the_page",
     ("docs/how-to/gateway.md", "console"): "tests/gateway/test_relay_docs.py::test_every_line_runs_in_order",
     ("docs/how-to/instructions.md", "python"): "tests/agent/test_instructions_session.py::test_the_page_on_instructions_tells_the_truth",
@@ -73,6 +75,10 @@ ELSEWHERE = {
     },
 }  # fmt: skip
 """Which blocks of which page are run by a test of their own."""
+QUOTED = {
+    ("docs/how-to/policies.md", "47 sessions"): "tests/docs/test_quoted.py::test_what_policies_md_quotes_is_what_is_said",
+}  # fmt: skip
+"""A `text` block that no block prints, by its page and first words, and the test that holds it."""
 WINDOWS = {
     "docs/how-to/gemini.md": 3_000,
     "docs/how-to/raw-loop.md": 4_000,
@@ -324,10 +330,18 @@ def proven(page: Page, found: list[Block]) -> list[tuple[Block, str]]:
     """Run a page; the `text` blocks that are not what was printed, with what was."""
     wrong: list[tuple[Block, str]] = []
     printed = ""
+    before: Block | None = None
     for block in found:
         if (page.name, block.kind) in ELSEWHERE:
             printed = ""
         elif block.kind == "text":
+            quoted = any(
+                page.name == name and block.body.startswith(words) for name, words in QUOTED
+            )
+            away = before is not None and before.how  # held where that environment is
+            made = page.name.startswith("docs/reference/")  # from the code, by `just reference`
+            if not (printed or quoted or away or made):
+                raise AssertionError(f"nothing prints what {block.place} shows")
             if printed and not same(block.body, printed):
                 wrong.append((block, printed))
             printed = ""
@@ -337,6 +351,7 @@ def proven(page: Page, found: list[Block]) -> list[tuple[Block, str]]:
             except BaseException as fault:
                 fault.add_note(f"in {block.place}")
                 raise
+        before = block
     return wrong
 
 
@@ -447,8 +462,9 @@ def test_every_block_is_true(started, name):
 
 
 def test_the_tests_that_are_named_are_there():
-    for (name, kind), where in ELSEWHERE.items():
-        found = [block for block in blocks((ROOT / name).read_text(), name) if block.kind == kind]
+    for (name, kind), where in (*ELSEWHERE.items(), *QUOTED.items()):
+        text = (ROOT / name).read_text()
+        found = [one for one in blocks(text, name) if one.kind == kind or one.body.startswith(kind)]
         assert found, f"{name} has no block of {kind!r}: take it out of the table"
         file, _, test = where.partition("::")
         source = (ROOT / file).read_text()
@@ -487,3 +503,10 @@ def test_a_block_that_is_wrong_is_found(started, page, words):
 def test_an_output_that_is_wrong_is_found(started, told, wrong):
     page = f"```python\nprint(1 + 2)\n```\n\nIt prints:\n\n```text\n{told}\n```\n"
     assert bool(proven(started("made.md"), blocks(page, "made.md"))) == wrong
+
+
+@pytest.mark.parametrize("before", ["", "```python\nx = 1\n```\n\n"])
+def test_an_output_that_nothing_prints_is_found(started, before):
+    page = f"# Made\n\n{before}```text\n3\n```\n"
+    with pytest.raises(AssertionError, match="nothing prints what made"):
+        proven(started("made.md"), blocks(page, "made.md"))
