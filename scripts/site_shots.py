@@ -25,14 +25,7 @@ from aiohttp import ClientSession, WSMsgType, web
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "site"
 WIDTHS = {"desk": (1280, 900), "phone": (390, 844)}
-DARK = (
-    "",
-    "concepts/after-a-fold/",
-    "concepts/when-it-costs-more/",
-    "how-to/web-service/",
-    "how-to/which-way-in/",
-    "reference/events/",
-)
+DARK = ("", "reference/events/")
 """Pages that are looked at in the dark, too: the colours of all the others are the same."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

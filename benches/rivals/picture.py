@@ -36,7 +36,7 @@ def drawn(points: list[Point], *, sessions: int, window: int) -> str:
     title = "Cheaper is left, more in sight is up"
     under = (
         f"{sessions} sessions, window {window:,}: cost of the input against sending everything; "
-        "names used again later that were in front of the model"
+        f"names used again later that were in front of the model; this axis begins at {_LEAST:.0f} %"
     )
     body = [
         draw_text(EDGE, 40, title, size=19, bold=True),
