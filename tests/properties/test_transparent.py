@@ -57,6 +57,12 @@ def test_transparent_at_once():
     holds()
 
 
+@pytest.mark.parametrize("seed", [700_028, 700_088, 710_081])
+def test_thinking_changes_only_for_a_fold_or_a_full_window(seed):
+    """A loop without thinking of its client's own goes as it came; a budget is lowered for all of a conversation."""
+    laws.transparent(play_program(draw_program(seed)))
+
+
 @pytest.mark.real
 def test_transparent_in_real_processes():
     """Law 9 through two processes over PostgreSQL, clients and programs at the same time."""

@@ -15,7 +15,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Literal, NamedTuple, cast
 
 import jury
@@ -331,12 +331,20 @@ def _compare_fields(
                 verdict.violations.append(found)
             else:
                 verdict.edits.update(found)
-        elif (
-            (one.name in LIMITS and _is_lowered(one.value, two.value))
-            or (one.name == "thinking" and _is_lowered_inside(raw, became, ("budget_tokens",)))
-            or (one.name in CONFIGS and _is_lowered_inside(raw, became, LIMITS))
+        elif (one.name in LIMITS and _is_lowered(one.value, two.value)) or (
+            one.name in CONFIGS and _is_lowered_inside(raw, became, LIMITS)
         ):
             verdict.edits["limit"] += 1
+        elif one.name == "thinking" and _is_lowered_inside(raw, became, ("budget_tokens",)):
+            verdict.edits["budget"] += (
+                1  # for the fullest request of the conversation: in every one
+            )
+        elif (
+            (one.name, two.value) == ("thinking", {"type": "disabled"})
+            and _begins_thoughtless(json.loads(ours))
+            and not _begins_thoughtless(json.loads(theirs))
+        ):
+            verdict.edits["thinking"] += 1
         else:
             verdict.add("fields", f"{one.name}: {_differ(raw.encode(), became.encode())}")
 
@@ -974,6 +982,22 @@ def _thinks_in_a_loop(body: Json) -> bool:
     kinds = [one.get("type") for one in said[answers[-1]][1]]
     after = {one.get("type") for _, blocks in said[answers[-1] + 1 :] for one in blocks}
     return "tool_result" in after and kinds[:1] != [] and kinds[0] in _THOUGHTS
+
+
+def _begins_thoughtless(body: Json) -> bool:
+    """Whether the tool loop under way begins with an answer without thoughts: no budget is taken then."""
+    said = [
+        (str(one.get("role")), [block.get("type") for block in _blocks_of(one.get("content"))])
+        for one in cast("list[Json]", body["messages"])
+        if one.get("role") not in _INSTRUCTIONS
+    ]
+    begun: list[Any] = []
+    for (role, kinds), (_, behind) in reversed([*pairwise(said)]):
+        if role == "assistant":
+            if "tool_result" not in behind:
+                break
+            begun = kinds
+    return bool(begun) and begun[0] not in _THOUGHTS
 
 
 def faults_of(dialect: DialectName, body: Json) -> list[str]:

@@ -1048,3 +1048,21 @@ async def test_the_same_body_on_another_path_is_another_request():
     assert one.body == body
     assert len(two.body) < len(body) / 2
     await store.close()
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+async def test_a_loop_that_a_client_began_without_thinking_is_asked_for_as_it_came(thinks):
+    """It is not made to think no more because another patch was made: a clip here."""
+    store = store_at(":memory:")
+    proxy = Conversations(store, facts_of(9_000), shared=True)
+    client = Client(MESSAGES, thinking={"type": "enabled", "budget_tokens": 1_024}, max_tokens=2_000)  # fmt: skip
+    thought = [{"type": "thinking", "thinking": "hm", "signature": "s" * 40}] * thinks
+    use = {"type": "tool_use", "id": "c1", "name": "run", "input": {}}
+    client.user("Begin.")
+    client.history.append({"role": "assistant", "content": [*thought, use]})
+    client.history.append({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "A long line of what was found. " * 2_000}]})  # fmt: skip
+    one = await proxy.start_exchange(MESSAGES, client.body())
+    assert one.patches["clip"]
+    assert json.loads(one.body)["thinking"] == client.fields["thinking"]
+    await one.end_response()
+    await store.close()

@@ -138,13 +138,16 @@ def _apply_with_thinking(
 ) -> bytes:
     """Apply the patches, and ask for no thinking where they took that of the loop under way.
 
-    Otherwise the provider refuses the request; from the loop's end on it thinks again.
+    Otherwise the provider refuses the request; from the loop's end on it thinks again. A loop that
+    has no thinking in the client's own request goes as it came.
     """
     body = apply_splices(request.body, splices)
     if not request.dialect.thinks_manually(request.parameters):
         return body
-    messages = msgspec.json.decode(body[slice(*find_fields(body)[request.dialect.messages])])
-    changed = request.dialect.change_thoughtless(request.parameters, messages)
+    change, name = request.dialect.change_thoughtless, request.dialect.messages
+    changed = change(request.parameters, msgspec.json.decode(body[slice(*find_fields(body)[name])]))
+    if changed and change(request.parameters, msgspec.json.decode(request.extract_field(name))):
+        return body
     for name, value in changed.items():
         place = request.fields[name]
         splices[:] = [one for one in splices if not place.start <= one.start < place.end]
