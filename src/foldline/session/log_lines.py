@@ -3,14 +3,14 @@
     INFO      a fold, a fork, a learned window, a healed refusal, a narrative with lines left out
     WARNING   a message that is cut because the window holds no more of it, a vetoed fold,
               a narrative that failed or was rejected, an assumed window, a prompt that its
-              server has cut
+              server has cut, a request without a field that was asked for
     ERROR     a fold that could not be made, a session that could not be opened for one
 
 A line names sessions, models and sizes, and never says what was said. It holds no words of a
 provider or a summarizer either: these may quote a message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from foldline.core.log import Clipped, Event, Folded, ServerTruncated, UserSaid, WindowLearned
@@ -138,6 +138,15 @@ def warn_of_assumed_window(model: str, window: int) -> None:
         "%s: its window is unknown, %s tokens are assumed; set `window` or models.toml (said once)",
         _clean_text(model), f"{window:,}",
     )  # fmt: skip
+
+
+def warn_of_dropped_fields(name: Name, fields: Collection[str]) -> None:
+    """Warn that a request goes without fields that its caller asked for."""
+    if fields:
+        _get_logger().warning(
+            "%s: a request goes without %s, which the provider would refuse here",
+            _clean_text(name.session), ", ".join(sorted(fields)),
+        )  # fmt: skip
 
 
 def _clean_text(text: str, *, most: int = _LONGEST) -> str:

@@ -29,7 +29,7 @@ from foldline.dialects.model_names import write_model_name
 from foldline.errors import BadHandle, BadInput, BrokenView, Erased, FormatError, Overflow
 from foldline.session.client_row import digest_shown, read_row
 from foldline.session.log_handle import Live
-from foldline.session.log_lines import warn_of_assumed_window
+from foldline.session.log_lines import warn_of_assumed_window, warn_of_dropped_fields
 from foldline.stores import event_log
 
 _GO_ON = "[nothing new was said; go on]"
@@ -72,6 +72,7 @@ async def plan_and_record_request(
             raise BadInput("nothing was said in this session that could be sent; add() a message")
         worth, seen = ready.ask, ready.report
         sent = dialect.fit_parameters(ready.request, fields)
+        warn_of_dropped_fields(live.name, fields.keys() - sent.keys())
         body = dialect.encode_request(ready.request, sent)
         asked = Asked(
             at=view.head + len(ready.events),

@@ -136,7 +136,7 @@ class ResponsesDialect(Dialect):
         return kind is not None and (kind != "message" or isinstance(content, str))
 
     def is_tool(self, tool: Mapping[str, Any]) -> bool:
-        return "type" in tool
+        return "type" in tool and not isinstance(tool.get("function"), Mapping)
 
     # Answers as they come
 
