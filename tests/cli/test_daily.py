@@ -285,7 +285,7 @@ async def test_c5_the_last_sessions_are_offered_and_a_number_opens_one():
         assert chat_loop.render_recent_sessions(recent)[0].endswith(" · 34 kB · gpt-6.1-sol")
         one.talk.recent = recent
         one.keys.send_text(f"1{ENTER}")
-        assert await one.work == chat_loop.Another("parser", known=True)
+        assert await one.work == chat_loop.SessionChange("parser", known=True)
         assert not one.model.requests
 
 

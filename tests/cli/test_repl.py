@@ -20,7 +20,7 @@ from foldline.agent.approval import No, Yes
 from foldline.agent.loop import Agent
 from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.chat.approval_prompt import ask_approval
-from foldline.apps.chat.chat_loop import Another, PersonLeft, Talk
+from foldline.apps.chat.chat_loop import PersonLeft, SessionChange, Talk
 from foldline.apps.chat.chat_parts import ChatSeat
 from foldline.apps.chat.input_line import InputLine
 from foldline.core.edits.fold.handoff import PROSE
@@ -712,7 +712,7 @@ async def test_export_asks_before_it_writes_over(tmp_path):
 async def test_another_session():
     async with sitting() as one:
         one.keys.send_text(f"/new side{ENTER}")
-        assert await asyncio.wait_for(one.work, 30) == Another("side")
+        assert await asyncio.wait_for(one.work, 30) == SessionChange("side")
 
 
 async def test_r22_a_tool_that_was_interrupted_is_told_on_return(tmp_path):

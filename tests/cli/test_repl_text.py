@@ -13,7 +13,7 @@ from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.approval_prompt import explain_fault
 from foldline.apps.chat.input_line import parse_lines
-from foldline.apps.chat.markdown import Saying, render_markdown
+from foldline.apps.chat.markdown import MarkdownStream, render_markdown
 from foldline.apps.chat.safe import Safe, clean_text
 from foldline.core.plan import Facts
 from foldline.draw.picture import build_picture
@@ -108,7 +108,7 @@ def test_whole_sequences_go(text, shown):
 @example("&#x202e;a&#x200b;", [], 40)
 @example("x" + "&#x301;" * 9, [], 40)
 def test_markdown_of_any_kind_writes_no_controls_but_its_colours(text, cuts, columns):
-    said = Saying(columns)
+    said = MarkdownStream(columns)
     out = (
         "".join(said.feed(piece) + said.render_rest(5) for piece in pieces(text, cuts))
         + said.finish_answer()
@@ -160,7 +160,7 @@ The end.
 
 @given(st.lists(st.integers(0, len(ANSWER)), max_size=12))
 def test_an_answer_looks_the_same_however_it_came(cuts):
-    said = Saying(80, colour=False)
+    said = MarkdownStream(80, colour=False)
     out = "".join(map(said.feed, pieces(ANSWER, cuts))) + said.finish_answer()
     assert out == render_markdown(ANSWER, 80, colour=False)
 
@@ -175,7 +175,7 @@ def test_what_an_answer_says_is_all_there():
 
 
 def test_a_block_is_written_when_the_next_one_begins_and_not_twice():
-    said = Saying(80, colour=False)
+    said = MarkdownStream(80, colour=False)
     assert said.feed("one\n") == ""
     assert said.render_rest(10) == "one"
     assert said.feed("\ntwo") == "one\n"
@@ -205,7 +205,7 @@ def test_a42_literally():
 def stand(words=40, window=2_000, session="main"):
     facts: Facts = build_facts("gpt-5", window=window, reserve=100, policy="steady")
     view = view_of([user("words " * words), model("fine " * words)])
-    return status_bar.Stand(session, build_picture(view, facts), 0.0123)
+    return status_bar.StatusFigures(session, build_picture(view, facts), 0.0123)
 
 
 @given(st.integers(1, 200), st.integers(0, 4_000), st.text(max_size=30))
@@ -235,7 +235,7 @@ def test_a_missing_key_says_what_to_do():
 @pytest.mark.parametrize(("first", "line"), [("```python\n", "print({})\n"), ("", "- item {}\n")])
 def test_a_long_block_is_not_drawn_as_a_whole_with_every_line(first, line, monkeypatch):
     """What is drawn and parsed grows with the block, not with its square."""
-    said, worked = Saying(100), []
+    said, worked = MarkdownStream(100), []
     parse = MarkdownIt.parse
     monkeypatch.setattr(
         MarkdownIt, "parse", lambda one, text: (worked.append(len(text)), parse(one, text))[1]

@@ -202,11 +202,11 @@ def describe_course(drawn: Course) -> str:
     if not drawn.steps:
         return "no call of a model yet"
     folds = drawn.sum_edits()["fold"][0]
-    told = format_count(folds, "fold") if folds else "no fold"
+    fold_count = format_count(folds, "fold") if folds else "no fold"
     window, peak = drawn.now.window, drawn.peak
     bound = "never above" if peak <= window else "up to"
     return (
-        f"{format_count(drawn.turns, 'turn')}, {told}: {bound} "
+        f"{format_count(drawn.turns, 'turn')}, {fold_count}: {bound} "
         f"{format_token_ceiling(peak)} of {format_tokens(window)} tokens"
     )
 
@@ -277,7 +277,7 @@ def explain_estimates(drawn: Course) -> tuple[str, ...]:
         found.append("The price of cached reads is assumed.")
     if drawn.uncounted:
         folds = format_count(drawn.uncounted, "fold")
-        found.append(f"{folds} told by a model that did not say what asking it took.")
+        found.append(f"{folds} with a narrative of a model that did not say what asking it took.")
     return tuple(found)
 
 

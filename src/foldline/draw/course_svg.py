@@ -127,13 +127,13 @@ def _draw_requests(drawn: Course, shown: Sequence[CourseColumn], panel: _Panel) 
     ramp = [(_measure_middle(shown, at), one.everything) for at, one in enumerate(shown)]
     found += _draw_estimate(ramp, panel)
     beyond = [x for x, size in ramp if size > panel.top]
-    if (told := words.describe_outgrown_window(drawn)) and beyond:
-        wide = len(told) * _LEGEND
+    if (note := words.describe_outgrown_window(drawn)) and beyond:
+        wide = len(note) * _LEGEND
         before = next(x for x, size in ramp if size > now.window) - 10
         fits = beyond[0] + 10 + wide <= _RIGHT
         if fits or before - wide >= _LEFT:
             x = beyond[0] + 10 if fits else before
-            found.append(draw_text(x, panel.y + 15, told, size=_SMALL, ink=_DASHED, end=not fits))
+            found.append(draw_text(x, panel.y + 15, note, size=_SMALL, ink=_DASHED, end=not fits))
     return [*found, *_draw_side_labels(labels, low=panel.y + panel.high)]
 
 
@@ -248,10 +248,10 @@ def _draw_notes(drawn: Course, y: float) -> tuple[list[str], float]:
 
 def _draw_grid(panel: _Panel, marks: Iterable[tuple[float, str]]) -> list[str]:
     found: list[str] = []
-    for number, told in marks:
+    for number, label in marks:
         y = panel.y_of(number)
         found.append(draw_box(_LEFT, round(y), _ACROSS, 1, LINE if number else PALE))
-        found.append(draw_text(_LEFT - 8, y + 4, told, size=_SMALL, ink=PALE, end=True))
+        found.append(draw_text(_LEFT - 8, y + 4, label, size=_SMALL, ink=PALE, end=True))
     return found
 
 

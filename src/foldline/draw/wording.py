@@ -259,8 +259,8 @@ def _describe_folds(folds: tuple[Fold, ...]) -> list[str]:
     if older:
         sums = (sum(f.messages for f in older), sum(f.before for f in older))
         after = sum(fold.after for fold in older)
-        told = f"{format_count(len(older), 'older fold')}: {format_count(sums[0], 'message')}"
-        notes.insert(0, f"{told}, {sums[1]:,} → {after:,}")
+        summary = f"{format_count(len(older), 'older fold')}: {format_count(sums[0], 'message')}"
+        notes.insert(0, f"{summary}, {sums[1]:,} → {after:,}")
     return notes
 
 

@@ -89,7 +89,7 @@ def render_fold_result(before: int, now: int, window: int, lost: Loss) -> tuple[
 
 
 def render_summary(lost: Loss) -> HtmlText | None:
-    """Show the summary that now stands, as far as one message has room; None if none was told."""
+    """Show the newest summary, as far as it fits a message; None without one."""
     missing = f"Without a summary, {clean_line(lost.no_summary)}" if lost.no_summary else ""
     if not lost.summary:
         return render_plain_text(f"◇ {missing}") if missing else None
@@ -148,7 +148,7 @@ class Rules:
         return user in self.allowed or user in self.admins or (chat < 0 and chat in self.allowed)
 
 
-class Seat(Protocol):
+class BotSeat(Protocol):
     """An agent of one session, made by `cli/bot.py` from settings."""
 
     @property

@@ -287,10 +287,10 @@ class BotCalls:
         with suppress(TelegramError):
             await self.bot.send_chat_action(place.chat, "typing", message_thread_id=place.topic)
 
-    async def answer_button(self, query: str, told: str = "", *, loud: bool = False) -> None:
+    async def answer_button(self, query: str, text: str = "", *, loud: bool = False) -> None:
         """Confirm a pressed button; it is no error if that comes too late."""
         with suppress(TelegramError):
-            await self.bot.answer_callback_query(query, told[:_ALERT] or None, show_alert=loud)
+            await self.bot.answer_callback_query(query, text[:_ALERT] or None, show_alert=loud)
 
     async def _send_with_fallback(
         self,

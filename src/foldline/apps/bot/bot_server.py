@@ -31,7 +31,7 @@ from telegram.error import (
 
 from foldline.apps.bot import approval_cards, commands
 from foldline.apps.bot import delivery as reading
-from foldline.apps.bot.approval_cards import ApprovalQuestions, Rules, Seat
+from foldline.apps.bot.approval_cards import ApprovalQuestions, BotSeat, Rules
 from foldline.apps.bot.bot_api import (
     MALFORMED,
     ApiRefused,
@@ -61,7 +61,7 @@ _EXPECTED = (FoldlineError, TelegramError, ApiRefused, Unreachable)
 _TRIES = 3  # of an update that fails for a reason of its own
 _PAUSE = 1.0  # seconds before an update that failed is tried again
 _LONGEST_PAUSE = 15.0
-Seats: TypeAlias = Callable[[str], AbstractAsyncContextManager[Seat]]
+Seats: TypeAlias = Callable[[str], AbstractAsyncContextManager[BotSeat]]
 """Opens an agent for the session of a name."""
 
 
@@ -140,10 +140,10 @@ class Telegram:
                 await asyncio.sleep(retry_seconds_of(fault))
                 continue
             except TelegramError as fault:
-                told, state = fault.message, "down"
+                why, state = fault.message, "down"
                 if isinstance(fault, Conflict | BadRequest):
-                    told, state = f"updates are asked for elsewhere too: {told}", "elsewhere"
-                await asyncio.sleep(self._outage.note_failure(told, state=state))
+                    why, state = f"updates are asked for elsewhere too: {why}", "elsewhere"
+                await asyncio.sleep(self._outage.note_failure(why, state=state))
                 continue
             except Exception as fault:  # noqa: BLE001 - what was answered must not end the bot
                 await asyncio.sleep(self._outage.note_failure(type(fault).__name__))
@@ -176,7 +176,7 @@ class Telegram:
                     if expected:
                         self.tell(f"update {update.update_id}: {type(fault).__name__}: {fault}")
                     if tried >= _TRIES:
-                        if not expected:  # told without its text, which may hold the message
+                        if not expected:  # logged without its text, which may hold the message
                             self._tell_dropped(update, type(fault).__name__)
                         await self._left_out(update)
                         break

@@ -1,4 +1,4 @@
-"""Telegram messages into the log (`build_message_parts`), and answers out of it (`Pen`, `Track`).
+"""Telegram messages into the log, and answers out of it.
 
     track = await Track.load(store, name)
     await track.read_new_events(live)
@@ -7,7 +7,7 @@
 
 The numbers of messages that will show an answer are stored before the answer is written into them.
 Editing a message twice to the same words is harmless, so no answer is shown twice, even after a
-kill. `Pen` shows a draft while the model speaks; the answer itself is written from the log.
+kill. `DraftWriter` shows a draft while the model speaks; the answer itself is written from the log.
 """
 
 import asyncio
@@ -133,7 +133,7 @@ def _describe_unread(message: Message) -> list[str]:
     return [f"[{kind.replace('_', ' ')}: not read]" for kind in kinds if getattr(message, kind)]
 
 
-class Pen:
+class DraftWriter:
     """Shows a turn's words while the model speaks, in messages that grow by edits."""
 
     def __init__(

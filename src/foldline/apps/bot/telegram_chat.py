@@ -19,10 +19,10 @@ from time import monotonic
 from foldline.agent.events import Moment, Passed
 from foldline.agent.loop import Ended
 from foldline.apps.bot import approval_cards, html
-from foldline.apps.bot.approval_cards import ApprovalQuestions, Rules, Seat
+from foldline.apps.bot.approval_cards import ApprovalQuestions, BotSeat, Rules
 from foldline.apps.bot.bot_api import ApiRefused, BotCalls, Buttons, ChatPlace, Unreachable
 from foldline.apps.bot.commands import work_off
-from foldline.apps.bot.delivery import AUTHOR, Pen, Track
+from foldline.apps.bot.delivery import AUTHOR, DraftWriter, Track
 from foldline.apps.bot.html import HtmlText, render_plain_text
 from foldline.apps.bot.inbox import Inbox
 from foldline.core.log import ModelSaid, UserSaid
@@ -45,7 +45,7 @@ class Chat:
     def __init__(  # noqa: PLR0913 - one keyword for each thing that a chat works with
         self,
         place: ChatPlace,
-        seat: Seat,
+        seat: BotSeat,
         *,
         line: BotCalls,
         rules: Rules,
@@ -67,7 +67,7 @@ class Chat:
         self._stopping = False
         self._delivering = asyncio.Lock()
         self._shown: dict[int, str] = {}
-        self._pen: Pen | None = None
+        self._pen: DraftWriter | None = None
         self._folds: list[Pass] = []
         self._reply: int | None = None
         self._waits, self._failed = 0.0, 0
@@ -189,7 +189,9 @@ class Chat:
     async def _run_agent(self) -> HtmlText | None:
         """Run the agent; return what to say besides its answer."""
         full = self.rules.notices == "full"
-        pen = Pen(self._show_draft, self.deliver_answers, every=self.line.pace.stream, tools=full)
+        pen = DraftWriter(
+            self._show_draft, self.deliver_answers, every=self.line.pace.stream, tools=full
+        )
         self._stopping, self._pen = False, pen
         self._work = asyncio.create_task(self.agent.go_on())
         beside = asyncio.create_task(self.line.send_typing(self.place))
@@ -217,13 +219,13 @@ class Chat:
             case _:
                 return await self._record_turn_end(ended.words, f"⚠ {ended.words}")
 
-    async def _record_turn_end(self, why: str, told: str) -> HtmlText | None:
+    async def _record_turn_end(self, why: str, text: str) -> HtmlText | None:
         """Record that a turn ended without an answer, so that no restart begins it again."""
         await self.track.read_new_events(self.session.live)
         if not self.track.pending:
             return None
         await self.session.add(f"[{why}]", speaker="notice", author=AUTHOR)
-        return render_plain_text(told)
+        return render_plain_text(text)
 
     def _handle_fault(self, fault: Exception) -> HtmlText | None:
         """Say that a turn failed, and plan the next try: the message stays to be answered."""
@@ -242,8 +244,8 @@ class Chat:
             way = "What you said is kept; /retry asks again."
         self.tell(f"{self.place.name}: {type(fault).__name__}: {fault}")
         ours = isinstance(fault, FoldlineError)
-        told = str(fault) if ours else f"{type(fault).__name__}, a fault of foldline"
-        return render_plain_text(f"⚠ {told}\n{way}")
+        text = str(fault) if ours else f"{type(fault).__name__}, a fault of foldline"
+        return render_plain_text(f"⚠ {text}\n{way}")
 
     async def _send_notices(self) -> None:
         """Report folds that were made, and ask about one that is due."""
@@ -305,8 +307,8 @@ class Chat:
             await self._send_part(at, words)
         except ApiRefused as fault:
             self.tell(f"{self.place.name}: a part of an answer is left out: {fault}")
-            told = "⚠ Telegram does not take a part of this answer; it is in the session's log."
-            await self.send_notice(render_plain_text(told))
+            text = "⚠ Telegram does not take a part of this answer; it is in the session's log."
+            await self.send_notice(render_plain_text(text))
             return False
         return True
 

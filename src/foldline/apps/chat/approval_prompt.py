@@ -42,7 +42,7 @@ SPAN_WORDS: dict[Span, str] = {
     "session": "in this session",
     "project": "in this folder, in every session",
 }
-"""Where a permission holds, as a person is told it."""
+"""Where a permission holds, in words."""
 
 
 async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
@@ -82,8 +82,8 @@ async def ask_approval(face: ChatFace, call: Call, intent: Intent) -> Answer:
                 rule = await _choose_rule(face, rules, rest)
                 if rule is not None:
                     lasts = _SPANS[span]
-                    told = f"  from now on {SPAN_WORDS[lasts]}: {escape_line(rule)}"
-                    face.above(apply_style(told, "dim"))
+                    scope = f"  from now on {SPAN_WORDS[lasts]}: {escape_line(rule)}"
+                    face.above(apply_style(scope, "dim"))
                     return Yes(lasts, rule)
                 face.above(apply_style("  no such rule; nothing is allowed yet", "dim"))
             case "v" if below:
@@ -126,8 +126,8 @@ async def ask_trust(face: ChatFace, files: Sequence[InstructionFile]) -> Trustin
             apply_style(truncate_to_width(f"  │ {clean_line(line)}", face.columns), "dim")
             for line in one.lines
         )
-    told = "  y these words · a always in this folder, also when they change · n not now"
-    face.above("\n".join([*lines, apply_style(truncate_to_width(told, face.columns), "dim")]))
+    keys = "  y these words · a always in this folder, also when they change · n not now"
+    face.above("\n".join([*lines, apply_style(truncate_to_width(keys, face.columns), "dim")]))
     while True:
         match ((await face.ask("Follow them? [y/N] ")) or "").strip().lower():
             case "y" | "yes":

@@ -1,6 +1,6 @@
 """A person and an agent, one turn after the other, until the person leaves.
 
-    end = await Talk(seat, face).run()   # PersonLeft(), or Another(name): the session to open next
+    end = await Talk(seat, face).run()   # PersonLeft(), or SessionChange(name)
 
 Each line is a command, which never reaches the model, or a turn. After a turn the usage is shown,
 and a fold is offered where one is due.
@@ -73,7 +73,7 @@ class PersonLeft(NamedTuple):
     """The person has left."""
 
 
-class Another(NamedTuple):
+class SessionChange(NamedTuple):
     """The person wants another session; "" is a new one without a name of its own."""
 
     name: str
@@ -81,7 +81,7 @@ class Another(NamedTuple):
     """Whether it must exist already."""
 
 
-End: TypeAlias = PersonLeft | Another
+End: TypeAlias = PersonLeft | SessionChange
 
 
 class Talk:
@@ -109,7 +109,7 @@ class Talk:
         self._pause = 0.0  # since when the model was not asked, at the last warning of it
         self._picture: Picture | None = None
         self._answer: Json = {}  # the newest, as the provider sent it
-        self._cut = -1  # the newest message that was told to be cut
+        self._cut = -1  # the newest message that was reported as cut
         self._loading: asyncio.Task[None] | None = None  # the names of the server's models
 
     async def run(self) -> End:
@@ -136,7 +136,7 @@ class Talk:
                     return PersonLeft()
                 recent, self.recent = self.recent, ()
                 if said.isdecimal() and 0 < int(said) <= len(recent):
-                    return Another(recent[int(said) - 1].name, known=True)
+                    return SessionChange(recent[int(said) - 1].name, known=True)
                 await self._handle_input(said)
             return self._end
         finally:
@@ -183,7 +183,7 @@ class Talk:
 
     def switch_session(self, name: str, *, known: bool = False) -> None:
         """End this talk, and go on with another session."""
-        self._end = Another(name, known)
+        self._end = SessionChange(name, known)
 
     async def ask_yes_no(self, question: str) -> bool:
         """Ask a question; return whether the person says yes."""
@@ -282,8 +282,8 @@ class Talk:
         if len(lines) > _MOST_LINES:
             half = _MOST_LINES // 2
             way = self.hearing.hide_text(Hidden(f"output of {title}", text))
-            told = f"… {len(lines) - 2 * half:,} more lines · {way}"
-            lines = [*lines[:half], apply_style(told, "yellow"), *lines[-half:]]
+            rest = f"… {len(lines) - 2 * half:,} more lines · {way}"
+            lines = [*lines[:half], apply_style(rest, "yellow"), *lines[-half:]]
         self.show_lines(*lines)
         body = text.encode(errors="replace")
         found = attach_bytes(f"what `{command}` printed", body[: LARGEST // 2])
@@ -329,8 +329,8 @@ class Talk:
         self.hearing.stop_activity()
         if ended.how != "answered":
             self.show_note(ended.words, "yellow")
-        elif told := self._describe_stop():
-            self.show_note(told, "yellow")
+        elif stop := self._describe_stop():
+            self.show_note(stop, "yellow")
         elif not ended.words.strip() and not self.hearing.heard_words:
             self.show_note("the answer has no words")
         self.reset_picture()
@@ -430,7 +430,7 @@ class Talk:
         name = self.session.live.name.session
         name = f"plan · {name}" if self.planning is not None else name
         dollars = self.ledger.sum_charges().known_dollars
-        stand = status_bar.Stand(name, self.update_picture(), dollars, self.hearing.more)
+        stand = status_bar.StatusFigures(name, self.update_picture(), dollars, self.hearing.more)
         return status_bar.draw_status_bar(stand, columns)
 
     async def _run_refresh_loop(self) -> None:

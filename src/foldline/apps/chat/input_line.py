@@ -104,8 +104,8 @@ class _Completing(Completer):
             if at < 0:
                 return
             last = text[at:]
-        for word, told in words(text):
-            yield Completion(word, start_position=-len(last), display_meta=told)
+        for word, meaning in words(text):
+            yield Completion(word, start_position=-len(last), display_meta=meaning)
 
 
 class _LinesControl(UIControl):
@@ -377,8 +377,8 @@ class InputLine:
         if not self.stop:
             return []
         room = max(self.columns - 12, 8)
-        told = [one.split("\n", 1)[0] for one in [*self._said][:_MOST_QUEUED]]
-        cut = [f"  next: {one if len(one) <= room else f'{one[: room - 1]}…'}" for one in told]
+        waiting = [one.split("\n", 1)[0] for one in [*self._said][:_MOST_QUEUED]]
+        cut = [f"  next: {one if len(one) <= room else f'{one[: room - 1]}…'}" for one in waiting]
         more = len(self._said) - len(cut)
         rows = [*cut, *([f"  and {more:,} more"] if more else [])]
         return [("class:hint", "\n".join(rows))] if rows else []

@@ -26,7 +26,7 @@ from foldline.agent.events import (
 from foldline.agent.tool import Intent
 from foldline.apps.chat.approval_prompt import render_detail, wrap_at_dots
 from foldline.apps.chat.chat_parts import ChatFace, read_answer_after
-from foldline.apps.chat.markdown import Saying
+from foldline.apps.chat.markdown import MarkdownStream
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.cli.output import apply_style, has_colours
 from foldline.core.log import Folded, ModelSaid, ToolReturned
@@ -71,7 +71,7 @@ class Hidden(NamedTuple):
 class _RunningCall:
     """A call under way, and the end of what it has printed."""
 
-    told: str
+    text: str
     begun: float
     looks: bool = False
     """Whether it only looks: what it found is for the model."""
@@ -102,7 +102,7 @@ class TurnOutput:
         self.hidden: deque[Hidden] = deque(maxlen=_KEPT)
         """What can be opened, the newest last."""
         self._opened = 0  # how many of the newest were opened, one after the other
-        self._said: Saying | None = None
+        self._said: MarkdownStream | None = None
         self._thought: list[str] = []
         self._thought_tokens = 0
         self._thinking_since = 0.0
@@ -169,8 +169,8 @@ class TurnOutput:
                 self._finish_answer()
                 self._notify_change()
             case Calling(call, tool, _, intent):
-                told = _describe_call(call)
-                self._running[call.id] = _RunningCall(told, monotonic(), tool.beside, intent)
+                text = _describe_call(call)
+                self._running[call.id] = _RunningCall(text, monotonic(), tool.beside, intent)
                 self._face.refresh()
             case Printing(call, words):
                 if (one := self._running.get(call.id)) is not None:
@@ -250,9 +250,9 @@ class TurnOutput:
         if not text:
             return
         took = f" for {monotonic() - since:.0f}s" if since else ""
-        told = f"◌ thought{took} · {tokens:,} tokens"
+        note = f"◌ thought{took} · {tokens:,} tokens"
         way = self.hide_text(Hidden(f"reasoning, {tokens:,} tokens", text))
-        self._show_note(f"{told} · {way}", "dim")
+        self._show_note(f"{note} · {way}", "dim")
 
     def _show_words(self, words: str) -> None:
         self.heard_words = self.heard_words or bool(words.strip())
@@ -260,7 +260,7 @@ class TurnOutput:
             if self._apart:
                 self._face.above("\n")
             self._apart = False
-            self._said = Saying(self._face.columns, colour=has_colours())
+            self._said = MarkdownStream(self._face.columns, colour=has_colours())
         self.more += count_tokens(words)
         if done := self._said.feed(words):
             self._face.above(done)
@@ -294,8 +294,8 @@ class TurnOutput:
         running = [*self._running.values()]
         tail = min(_TAIL, max(room // max(len(running), 1) - 1, 0))
         for one in running[:room]:
-            told = f"  ⋯ {one.told} · {now - one.begun:.0f}s"
-            lines.append(apply_style(truncate_to_width(told, columns), "dim"))
+            text = f"  ⋯ {one.text} · {now - one.begun:.0f}s"
+            lines.append(apply_style(truncate_to_width(text, columns), "dim"))
             shown = _split_output(one.tail)[-tail:] if tail and one.tail.strip() else []
             lines += (
                 apply_style(truncate_to_width(f"    │ {line}", columns), "dim") for line in shown
@@ -309,16 +309,16 @@ class TurnOutput:
     def _render_spinner(self, columns: int, now: float) -> str:
         """Render what is waited for, and since when."""
         if self.waiting:
-            told = f"? waiting for your answer: {self.waiting}"
-            return apply_style(truncate_to_width(clean_line(told), columns), "yellow")
+            text = f"? waiting for your answer: {self.waiting}"
+            return apply_style(truncate_to_width(clean_line(text), columns), "yellow")
         spin = _SPIN[int(now / _SPUN) % len(_SPIN)]
         doing = self._doing
         if self._running:
             doing = "running" if len(self._running) == 1 else f"running {len(self._running)} tools"
         elif self._thought:
             doing = f"thinking ({self._thought_tokens:,} tokens)"
-        told = f"{spin} {doing} {now - self._begun:.0f}s · Ctrl-C stops"
-        return apply_style(truncate_to_width(told, columns), "dim")
+        text = f"{spin} {doing} {now - self._begun:.0f}s · Ctrl-C stops"
+        return apply_style(truncate_to_width(text, columns), "dim")
 
     def _show_result(self, moment: Called, ran: _RunningCall | None) -> None:
         """Show how a call ended, and the beginning and the end of what it printed."""
@@ -361,16 +361,16 @@ class TurnOutput:
             return shown
         way = self.hide_text(Hidden(name, text))
         left = format_count(len(rows) - _FIRST - _LAST, "more line")
-        told = truncate_to_width(f"  │ … {left} · {way}", columns)
-        return [*shown[:_FIRST], apply_style(told, "yellow"), *shown[-_LAST:]]
+        rest = truncate_to_width(f"  │ … {left} · {way}", columns)
+        return [*shown[:_FIRST], apply_style(rest, "yellow"), *shown[-_LAST:]]
 
     def _render_bounded_diff(self, title: str, detail: str) -> list[str]:
         rows = render_detail(detail, self._face.columns)
         if len(rows) <= _DIFF + 1:
             return rows
         way = self.hide_text(Hidden(f"change by {title}", detail, "diff"))
-        told = f"  │ … {format_count(len(rows) - _DIFF, 'more line')} · {way}"
-        return [*rows[:_DIFF], apply_style(truncate_to_width(told, self._face.columns), "yellow")]
+        rest = f"  │ … {format_count(len(rows) - _DIFF, 'more line')} · {way}"
+        return [*rows[:_DIFF], apply_style(truncate_to_width(rest, self._face.columns), "yellow")]
 
     def _render_call_result(self, moment: Called, seconds: float) -> str:
         """Render a line about a call; its seconds are its own, without those of a question."""

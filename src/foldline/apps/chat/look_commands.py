@@ -81,8 +81,8 @@ async def show_fold_status(talk: "Talk", _: str) -> None:
     rows.append(("tiers", tiers))
     if drawn.folds:
         for fold in drawn.folds[-5:]:
-            told = f"log:{fold.span.lo}-{fold.span.hi}: {format_count(fold.messages, 'message')}"
-            rows.append(("fold", f"edit {fold.at}, {told}, {fold.before:,} → {fold.after:,}"))
+            covered = f"log:{fold.span.lo}-{fold.span.hi}: {format_count(fold.messages, 'message')}"
+            rows.append(("fold", f"edit {fold.at}, {covered}, {fold.before:,} → {fold.after:,}"))
     else:
         rows.append(("folds", "none stands: the model sees everything as it came"))
     rows.append(("prepared", await _describe_narrative(talk)))
@@ -97,7 +97,7 @@ async def show_fold_status(talk: "Talk", _: str) -> None:
         rows.append(("breaker", "closed: nothing failed"))
     rows.append(("last", _describe_last_pass(talk)))
     talk.show_lines(
-        *(line for title, told in rows for line in wrap_text(told, title=f"{title:9} "))
+        *(line for title, text in rows for line in wrap_text(text, title=f"{title:9} "))
     )
 
 
@@ -161,5 +161,5 @@ async def show_instructions(talk: "Talk", _: str) -> None:
         return
     drawn = talk.update_picture()
     size = sum(run.tokens for run in drawn.select_runs("system"))
-    told = f"{size:,} tokens of instructions" if size else "none: no instructions were given"
-    talk.show_text(told)
+    text = f"{size:,} tokens of instructions" if size else "none: no instructions were given"
+    talk.show_text(text)

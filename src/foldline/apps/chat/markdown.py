@@ -1,6 +1,6 @@
 r"""Render an answer as it comes: each markdown block is written once, when it is finished.
 
-    said = Saying(columns)
+    said = MarkdownStream(columns)
     said.feed("# Title\n\nSome wo")     →  the lines of the title, for good
     said.render_rest(20)                 →  the lines of what may still change
     said.finish_answer()                 →  those lines, for good
@@ -135,7 +135,7 @@ def _make_parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
 
 
-class Saying:
+class MarkdownStream:
     """One answer, block by block."""
 
     def __init__(self, columns: int, *, colour: bool = True) -> None:

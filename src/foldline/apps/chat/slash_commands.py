@@ -64,14 +64,14 @@ __all__ = ["TABLE", "ChatCommand", "Misused", "iterate_completions", "parse_chat
 Work: TypeAlias = "Callable[[Talk, str], Awaitable[None]]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChatCommand:
     """A command that the terminal does itself; the model never sees it."""
 
     name: str
-    arguments: str = ""
     help: str
     work: Work
+    arguments: str = ""
     choices: "Choices | None" = None
     also: tuple[str, ...] = ()
 
@@ -130,12 +130,12 @@ async def fold_and_report(talk: "Talk", *, focus: str = "") -> None:
     talk.reset_picture()
     then = talk.update_picture()
     edit = talk.session.edits[-1]
-    told = f"{before:,} tokens became {then.total:,}, edit {edit}:"
+    text = f"{before:,} tokens became {then.total:,}, edit {edit}:"
     talk.hearing.hide_record()
     record = f"/recall log:{edit} shows the record that now stands, and so does {talk.face.expands}"
     talk.show_lines(
         *summary_lines(lost, rest=record),
-        apply_style(told, "strong"),
+        apply_style(text, "strong"),
         *lost_lines(lost),
         *wrap_text(f"{record}; /undo takes it back"),
     )
@@ -165,8 +165,8 @@ async def _undo_edit(talk: "Talk", given: str) -> None:
     except Overflow as fault:
         raise Misused(_explain_lasting_edit(talk, which)) from fault
     talk.reset_picture()
-    told = f"edit {which} taken back: {before:,} tokens became {talk.update_picture().total:,}"
-    talk.show_text(f"{told}; /redo makes it again")
+    text = f"edit {which} taken back: {before:,} tokens became {talk.update_picture().total:,}"
+    talk.show_text(f"{text}; /redo makes it again")
 
 
 def _explain_lasting_edit(talk: "Talk", edit: int | None) -> str:
@@ -296,9 +296,9 @@ async def _exclude_messages(talk: "Talk", given: str) -> None:
     items, before = list_excluded_items(talk.session, places), talk.update_picture().total
     edit = await talk.session.history.exclude(*places)
     talk.reset_picture()
-    told = f"edit {edit}: {before:,} tokens became {talk.update_picture().total:,}"
+    text = f"edit {edit}: {before:,} tokens became {talk.update_picture().total:,}"
     talk.show_lines(*excluded_lines(items))
-    talk.show_text(f"{told}; /undo {edit} brings it back")
+    talk.show_text(f"{text}; /undo {edit} brings it back")
 
 
 async def _parse_place(talk: "Talk", given: str) -> int | str:
@@ -412,8 +412,8 @@ async def _export_session(talk: "Talk", given: str) -> None:
 
 def _list_handles(talk: "Talk") -> Iterable[tuple[str, str]]:
     for fold in reversed(talk.update_picture().folds):
-        told = f"what a fold covers: {format_count(fold.messages, 'message')}"
-        yield f"log:{fold.span.lo}-{fold.span.hi}", told
+        text = f"what a fold covers: {format_count(fold.messages, 'message')}"
+        yield f"log:{fold.span.lo}-{fold.span.hi}", text
 
 
 async def _pick_model(talk: "Talk") -> str:
@@ -453,16 +453,16 @@ async def _switch_model(talk: "Talk", given: str) -> None:
     facts = build_facts(name, window=window, reserve=None, policy=session.live.facts.policy)
     limits = facts.limits
     source = "assumed" if limits.source == "default" else limits.source
-    told = (
+    text = (
         f"{clean_line(name)}: a window of {limits.window:,} ({source}); {drawn.total:,} "
         f"tokens stand"
     )
     if drawn.total > limits.window - limits.reserve:
-        told += ", too many: what is old is folded first"
+        text += ", too many: what is old is folded first"
     else:
-        told += " and fit"
+        text += " and fit"
     new = talk.seat.models(name)  # raises before the question, if it is another provider's model
-    talk.show_text(told)
+    talk.show_text(text)
     if not await talk.ask_yes_no("Switch? What the provider had cached is written anew. [y/N]"):
         await new.close()
         talk.show_lines(apply_style("nothing was changed", "dim"))
@@ -576,138 +576,109 @@ def _list_sessions(talk: "Talk") -> Iterable[tuple[str, str]]:
 
 
 TABLE: tuple[ChatCommand, ...] = (
+    ChatCommand("tokens", "how full the window is, and how long it will do", show_token_usage),
+    ChatCommand("context", "what the model sees now, drawn", show_context),
+    ChatCommand("cost", "what was spent", show_cost),
+    ChatCommand("compaction-status", "when folding happens, and how it went", show_fold_status),
+    ChatCommand("tools", "what the model may have done", show_tools),
+    ChatCommand("instructions", "what the model is told first", show_instructions),
     ChatCommand(
-        name="tokens",
-        help="how full the window is, and how long it will do",
-        work=show_token_usage,
-    ),
-    ChatCommand(name="context", help="what the model sees now, drawn", work=show_context),
-    ChatCommand(name="cost", help="what was spent", work=show_cost),
-    ChatCommand(
-        name="compaction-status",
-        help="when folding happens, and how it went",
-        work=show_fold_status,
-    ),
-    ChatCommand(name="tools", help="what the model may have done", work=show_tools),
-    ChatCommand(name="instructions", help="what the model is told first", work=show_instructions),
-    ChatCommand(
-        name="compact",
-        arguments="[FOCUS] [--preview]",
-        help="fold what is old now; FOCUS is kept above all",
-        work=_run_compact,
+        "compact",
+        "fold what is old now; FOCUS is kept above all",
+        _run_compact,
+        "[FOCUS] [--preview]",
         choices=lambda _: ((_PREVIEW, "only say what would leave the model's sight"),),
         also=("fold",),
     ),
     ChatCommand(
-        name="undo",
-        arguments="[EDIT|files]",
-        help="take back the last fold, or what changed on disk",
-        work=_undo_edit,
+        "undo",
+        "take back the last fold, or what changed on disk",
+        _undo_edit,
+        "[EDIT|files]",
         choices=_list_undoable,
     ),
     ChatCommand(
-        name="redo",
-        arguments="[files]",
-        help="make again what was taken back",
-        work=_redo_edit,
+        "redo",
+        "make again what was taken back",
+        _redo_edit,
+        "[files]",
         choices=lambda _: ((_FILES, "what was taken back on disk"),),
     ),
     ChatCommand(
-        name="permissions",
-        arguments="[revoke N]",
-        help="what you have allowed for longer than once",
-        work=_show_permissions,
+        "permissions",
+        "what you have allowed for longer than once",
+        _show_permissions,
+        "[revoke N]",
         choices=lambda _: ((_REVOKE, "no longer allow it; the list has the number"),),
     ),
-    ChatCommand(name="plan", help="let it look only, until /plan again", work=_plan_first),
+    ChatCommand("plan", "let it look only, until /plan again", _plan_first),
     ChatCommand(
-        name="pin",
-        arguments="[last|N|HANDLE]",
-        help="keep a message word for word through every fold",
-        work=_pin_message,
+        "pin",
+        "keep a message word for word through every fold",
+        _pin_message,
+        "[last|N|HANDLE]",
+        choices=_list_messages,
+    ),
+    ChatCommand("unpin", "no longer", _unpin_message, "last|N|HANDLE", choices=_list_pins),
+    ChatCommand(
+        "exclude",
+        "take messages out of the model's sight",
+        _exclude_messages,
+        "PLACE...",
         choices=_list_messages,
     ),
     ChatCommand(
-        name="unpin",
-        arguments="last|N|HANDLE",
-        help="no longer",
-        work=_unpin_message,
-        choices=_list_pins,
-    ),
-    ChatCommand(
-        name="exclude",
-        arguments="PLACE...",
-        help="take messages out of the model's sight",
-        work=_exclude_messages,
-        choices=_list_messages,
-    ),
-    ChatCommand(
-        name="recall",
-        arguments="HANDLE",
-        help="the original of anything, by its handle",
-        work=_recall_original,
+        "recall",
+        "the original of anything, by its handle",
+        _recall_original,
+        "HANDLE",
         choices=_list_handles,
     ),
     ChatCommand(
-        name="expand",
-        arguments="[N]",
-        help="all of an output, a change or a reasoning; N is how far back",
-        work=_expand_hidden,
+        "expand",
+        "all of an output, a change or a reasoning; N is how far back",
+        _expand_hidden,
+        "[N]",
         choices=_list_hidden,
     ),
     ChatCommand(
-        name="search",
-        arguments="WORDS [--everywhere]",
-        help="find what was said",
-        work=_search_history,
+        "search",
+        "find what was said",
+        _search_history,
+        "WORDS [--everywhere]",
         choices=lambda _: ((_EVERYWHERE, "in all sessions"),),
     ),
     ChatCommand(
-        name="history",
-        arguments="[--folds]",
-        help="the turns of this session, or its folds",
-        work=_show_history,
+        "history",
+        "the turns of this session, or its folds",
+        _show_history,
+        "[--folds]",
         choices=lambda _: ((_FOLDS, "turns, tokens and cost of each fold"),),
     ),
     ChatCommand(
-        name="export",
-        arguments="[FILE]",
-        help="write it out: .md to read, .json for OpenAI, else the log",
-        work=_export_session,
+        "export",
+        "write it out: .md to read, .json for OpenAI, else the log",
+        _export_session,
+        "[FILE]",
     ),
     ChatCommand(
-        name="model",
-        arguments="[NAME [WINDOW]]",
-        help="go on with another model",
-        work=_switch_model,
-        choices=_list_models,
+        "model", "go on with another model", _switch_model, "[NAME [WINDOW]]", choices=_list_models
     ),
+    ChatCommand("retry", "ask again; the answer so far goes out of sight", _retry_answer),
+    ChatCommand("remember", "keep it for all later sessions", _remember_text, "TEXT"),
+    ChatCommand("new", "begin another session", _start_session, "[NAME]"),
     ChatCommand(
-        name="retry", help="ask again; the answer so far goes out of sight", work=_retry_answer
-    ),
-    ChatCommand(
-        name="remember",
-        arguments="TEXT",
-        help="keep it for all later sessions",
-        work=_remember_text,
-    ),
-    ChatCommand(name="new", arguments="[NAME]", help="begin another session", work=_start_session),
-    ChatCommand(
-        name="carry",
-        arguments="NAME [PARTS]",
-        help="take in the record of another session, or parts of it",
-        work=_carry_session,
+        "carry",
+        "take in the record of another session, or parts of it",
+        _carry_session,
+        "NAME [PARTS]",
         choices=_list_carried,
     ),
     ChatCommand(
-        name="open",
-        arguments="NAME",
-        help="go on with another session",
-        work=_open_session,
-        choices=_list_sessions,
+        "open", "go on with another session", _open_session, "NAME", choices=_list_sessions
     ),
-    ChatCommand(name="help", help="this", work=_show_help, also=("?",)),
-    ChatCommand(name="quit", help="leave; the session stays", work=_leave_talk, also=("exit", "q")),
+    ChatCommand("help", "this", _show_help, also=("?",)),
+    ChatCommand("quit", "leave; the session stays", _leave_talk, also=("exit", "q")),
 )
 """Every command, in the order of /help."""
 Choices: TypeAlias = "Callable[[Talk], Iterable[tuple[str, str]]]"
@@ -741,6 +712,6 @@ def iterate_completions(
     for one in table:
         if name in (one.name, *one.also) and one.choices is not None:
             last = rest.rpartition(" ")[2]
-            for word, told in one.choices(talk):
+            for word, meaning in one.choices(talk):
                 if word.lower().startswith(last.lower()) and word != last:
-                    yield word, told
+                    yield word, meaning

@@ -17,7 +17,7 @@ _CELLS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class StatusFigures:
     """What the status bar shows."""
 
     session: str
@@ -43,14 +43,14 @@ class Stand:
         return choose_level(self.percent)
 
 
-def draw_status_bar(stand: Stand, columns: int) -> Pieces:
+def draw_status_bar(figures: StatusFigures, columns: int) -> Pieces:
     """Draw the status bar in so many columns, as (style, text) pieces."""
-    drawn, colour = stand.picture, _COLOURS[stand.level]
-    used = f"{stand.used:,} / {drawn.window:,} ({stand.percent:.1f}%)"
+    drawn, colour = figures.picture, _COLOURS[figures.level]
+    used = f"{figures.used:,} / {drawn.window:,} ({figures.percent:.1f}%)"
     cells = _CELLS if columns >= _NARROW else _CELLS // 2
-    found: Pieces = [("", "  "), *_draw_gauge(stand, cells), (colour, f" {used}")]
+    found: Pieces = [("", "  "), *_draw_gauge(figures, cells), (colour, f" {used}")]
     room = columns - sum(measure_width(text) for _, text in found) - 1
-    for text in _iterate_facts(stand):
+    for text in _iterate_facts(figures):
         if measure_width(text) + 3 <= room:
             room -= measure_width(text) + 3
             found += [(_DIM, " · "), (_DIM, text)]
@@ -59,32 +59,32 @@ def draw_status_bar(stand: Stand, columns: int) -> Pieces:
     return found
 
 
-def _iterate_facts(stand: Stand) -> Iterator[str]:
+def _iterate_facts(figures: StatusFigures) -> Iterator[str]:
     """Yield what stands behind the numbers, the most important first."""
-    drawn = stand.picture
+    drawn = figures.picture
     if drawn.pressure != "calm":
         yield f"pressure {drawn.pressure}"
     yield truncate_to_width(clean_line(drawn.model).rpartition("/")[2], _NAME)
-    yield truncate_to_width(clean_line(stand.session), _NAME)
+    yield truncate_to_width(clean_line(figures.session), _NAME)
     yield clean_line(drawn.policy)
-    if stand.dollars is not None:
-        yield format_dollars(stand.dollars)
+    if figures.dollars is not None:
+        yield format_dollars(figures.dollars)
     if drawn.folds:
         yield f"{len(drawn.folds)} fold{'' if len(drawn.folds) == 1 else 's'}"
     if drawn.pressure == "calm":
         yield "calm"
 
 
-def _draw_gauge(stand: Stand, cells: int) -> Pieces:
+def _draw_gauge(figures: StatusFigures, cells: int) -> Pieces:
     """Draw the window as a small bar with marks at its tiers."""
-    window = stand.picture.window
-    eighths = min(stand.used * cells * 8 // window, cells * 8)
-    tiers = {min(tokens * cells // window, cells - 1) for _, tokens in stand.picture.tiers}
+    window = figures.picture.window
+    eighths = min(figures.used * cells * 8 // window, cells * 8)
+    tiers = {min(tokens * cells // window, cells - 1) for _, tokens in figures.picture.tiers}
     found: Pieces = [(_DIM, "▕")]
     for cell in range(cells):
         filled = min(max(eighths - cell * 8, 0), 8)
         if filled:
-            found.append((_COLOURS[stand.level], _EIGHTHS[filled]))
+            found.append((_COLOURS[figures.level], _EIGHTHS[filled]))
         else:
             found.append((_DIM, "╵" if cell in tiers else "·"))
     return [*found, (_DIM, "▏")]
@@ -93,5 +93,5 @@ def _draw_gauge(stand: Stand, cells: int) -> Pieces:
 def render_usage_line(used: int, window: int, response: int | None = None) -> tuple[str, Level]:
     """Return the usage line that follows each answer, and its colour."""
     percent = round(100 * used / window, 1)
-    told = "" if response is None else f" | response: {response:,} tokens"
-    return f"[tokens: {used:,} / {window:,} ({percent:.1f}%){told}]", choose_level(percent)
+    length = "" if response is None else f" | response: {response:,} tokens"
+    return f"[tokens: {used:,} / {window:,} ({percent:.1f}%){length}]", choose_level(percent)

@@ -205,7 +205,7 @@ class Wish:
 
 async def _chat_in_sessions(wish: Wish, face: ChatFace, begun: list[str]) -> int:
     """Chat in one session after the other; adds those that got a new name to `begun`."""
-    from foldline.apps.chat.chat_loop import Another, Talk  # noqa: PLC0415 - one message needs none
+    from foldline.apps.chat.chat_loop import SessionChange, Talk  # noqa: PLC0415 - one message needs none
 
     us = asyncio.current_task()
     name = await wish.choose_session_name()
@@ -223,7 +223,7 @@ async def _chat_in_sessions(wish: Wish, face: ChatFace, begun: list[str]) -> int
             face.above(clean_line(f"{fault}; {before} goes on"))
             name = before
             continue
-        if not isinstance(end, Another):
+        if not isinstance(end, SessionChange):
             return DONE
         recent = []
         wish = replace(

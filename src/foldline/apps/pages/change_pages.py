@@ -90,7 +90,7 @@ async def show_undo(call: PageCall) -> PageAnswer:
         "undo.html",
         name=name.session,
         at=at,
-        told=logged_calls.summarise_edit(read[0].event).describe(),
+        title=logged_calls.summarise_edit(read[0].event).describe(),
         back=sum(one.how == "added" for one in changes),
         tokens=sum(one.item.tokens for one in changes if one.how == "added"),
         stands=at in list_edits(now.view.spine),

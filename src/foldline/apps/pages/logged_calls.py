@@ -255,7 +255,7 @@ def explain_cache(near: NearbyCalls, view: View, past: View | None, facts: Facts
         if not read:
             return CacheFinding("miss", "what had been sent before is too little to be kept", 0.0)
         return CacheFinding("hit", "all but what is new was read from the cache", share)
-    cause, sure, told = find_cold_cause(
+    cause, sure, detail = find_cold_cause(
         _describe_surroundings(near, call, before, view, past),
         _record_call(call),
         _record_call(before),
@@ -265,9 +265,9 @@ def explain_cache(near: NearbyCalls, view: View, past: View | None, facts: Facts
     )
     said = _CAUSES.get(cause, cause)
     if cause == "expired":
-        said += f": {format_duration(call.time - before.time)} since the request before; {told}"
-    elif told and cause != "missed":
-        said += f" ({told})"
+        said += f": {format_duration(call.time - before.time)} since the request before; {detail}"
+    elif detail and cause != "missed":
+        said += f" ({detail})"
     doubt = "" if sure else "; this is a guess from the counts"
     words = f"{again:,} tokens were sent again: {said}{doubt}"
     return CacheFinding("part" if read else "miss", words, share)
@@ -337,8 +337,8 @@ class EditSummary(msgspec.Struct, frozen=True):
         stubs = len(self.stubs)
         match self.kind:
             case "folded":
-                told = f"{self.before:,} → {self.after:,} tokens"
-                return f"fold of {format_count(self.messages, 'message')}, {told}"
+                sizes = f"{self.before:,} → {self.after:,} tokens"
+                return f"fold of {format_count(self.messages, 'message')}, {sizes}"
             case "masked":
                 return f"mask of {format_count(stubs, 'result')}"
             case "clipped":

@@ -87,8 +87,8 @@ class PagesApp:
             answer = _render_fault(refusal.status, refusal.message, root)
         except Exception as fault:  # noqa: BLE001 - every error becomes a page
             found = build_error_answer(fault)
-            told = found.body.error
-            words = "; ".join(part for part in (told.message, told.way_out) if part)
+            error = found.body.error
+            words = "; ".join(part for part in (error.message, error.way_out) if part)
             answer = _render_fault(found.status, words, root)
         await _send_answer(send, answer, scope["method"])
 

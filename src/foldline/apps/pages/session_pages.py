@@ -358,7 +358,7 @@ async def show_edit(call: PageCall) -> PageAnswer:
         name=name.session,
         at=at,
         head=head,
-        told=logged_calls.summarise_edit(shown.event).describe(),
+        title=logged_calls.summarise_edit(shown.event).describe(),
         event=shown.event,
         why=describe_reason(shown.event),
         pictures=pictures,

@@ -132,12 +132,12 @@ def build_case(recorded: Recorded) -> Case:
     )
 
 
-def _describe_total(told: Comparison, at: int) -> dict[str, str]:
-    one = told.totals[at]
-    is_base = one.policy == told.baseline
+def _describe_total(compared: Comparison, at: int) -> dict[str, str]:
+    one = compared.totals[at]
+    is_base = one.policy == compared.baseline
     return {
         "policy": one.policy,
-        "colour": _choose_colours(told)[one.policy],
+        "colour": _choose_colours(compared)[one.policy],
         "cost": format_dollar_amount(one.dollars),
         "change": "baseline" if is_base else format_change(one.percent),
         "tone": "" if is_base or not round(one.percent) else "less" if one.percent < 0 else "more",
@@ -150,16 +150,16 @@ def _describe_total(told: Comparison, at: int) -> dict[str, str]:
     }
 
 
-def _choose_colours(told: Comparison) -> dict[str, str]:
-    others = [one.policy for one in told.totals if one.policy not in (RECORDED, EVERYTHING)]
+def _choose_colours(compared: Comparison) -> dict[str, str]:
+    others = [one.policy for one in compared.totals if one.policy not in (RECORDED, EVERYTHING)]
     found = {name: f"p{at + 1}" for at, name in enumerate(others)}
     return {RECORDED: "rec", EVERYTHING: "off", **found}
 
 
-def _draw_plots(told: Comparison) -> list[tuple[str, Markup]]:
+def _draw_plots(compared: Comparison) -> list[tuple[str, Markup]]:
     """Draw the lab's plots; their texts are escaped there, and their colours are classes."""
-    session, colours = told.sessions[0], _choose_colours(told)
-    policies = [one.policy for one in told.totals]
+    session, colours = compared.sessions[0], _choose_colours(compared)
+    policies = [one.policy for one in compared.totals]
     drawn = (
         ("Tokens of each call", plots.draw_sizes(session, policies, colours)),
         ("Dollars so far", plots.draw_spending(session, policies, colours)),
@@ -167,10 +167,12 @@ def _draw_plots(told: Comparison) -> list[tuple[str, Markup]]:
     return [(title, Markup(svg)) for title, svg in drawn]  # noqa: S704 - as the docstring says
 
 
-def _list_folds(told: Comparison) -> list[tuple[str, str, list[tuple[int, int, str, str]], int]]:
-    session = told.sessions[0]
+def _list_folds(
+    compared: Comparison,
+) -> list[tuple[str, str, list[tuple[int, int, str, str]], int]]:
+    session = compared.sessions[0]
     found: list[tuple[str, str, list[tuple[int, int, str, str]], int]] = []
-    for total in told.totals:
+    for total in compared.totals:
         edits = session.result_of(total.policy).edits
         rows = [
             (

@@ -25,7 +25,7 @@ _VARIABLES = {
     "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     "google": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
 }
-"""The variables by which SDKs and agents are told an address."""
+"""The variables by which SDKs and agents take an address."""
 _OWN_LOGIN = (
     "Claude Code uses its own login, which passes through unread and is stored nowhere; a "
     "subscription has no prices, so figures are tokens and quota"

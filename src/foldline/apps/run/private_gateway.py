@@ -185,7 +185,9 @@ class PrivateGateway:
     def _tell(self, line: str) -> None:
         pipe = self._process.stdin if self._process else None
         if pipe is not None:
-            with suppress(OSError, ValueError):  # if it has just died, the next one is told again
+            with suppress(
+                OSError, ValueError
+            ):  # if it has just died, the next process is asked again
                 pipe.write(f"{line}\n".encode())
                 pipe.flush()
 

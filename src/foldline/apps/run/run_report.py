@@ -248,12 +248,12 @@ def _render_folds(found: RunFigures, *, has_prices: bool) -> Iterable[str]:
     """Render what the folds of this run took out, what they cost, and when that was paid back."""
     folds = found.folds
     gone = format_tokens(sum(one.tokens for one in folds))
-    told = f"{format_count(len(folds), 'fold')} took {gone} tokens out"
+    text = f"{format_count(len(folds), 'fold')} took {gone} tokens out"
     if not has_prices:
-        yield f"  folds     {told}"
+        yield f"  folds     {text}"
         return
     cost = sum(one.cost for one in folds) + found.narratives / PICO
-    yield f"  folds     {told} and cost {format_dollars(cost)}"
+    yield f"  folds     {text} and cost {format_dollars(cost)}"
     paid = sum(one.is_paid for one in folds)
     after = [one.pays_after for one in folds if one.pays_after is not None]
     calls = ceil(sum(after) / len(after)) if after else None
