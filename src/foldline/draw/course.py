@@ -372,12 +372,12 @@ class Following:
     def __init__(self, now: Picture, prices_of: PricesOf) -> None:
         self._now, self._prices_of, self._ledger = now, prices_of, Ledger(prices_of)
         self._steps: list[CourseStep] = []
-        self._first = 0  # of the steps, the first behind a fork
+        self._first = 0  # of the steps, the first after a fork
         self._turns, self._uncounted, self._narratives = 0, 0, 0
         self._front, self._said = 0, 0  # estimates: instructions and tools, all messages whole
         self._whole: dict[int, int] = {}  # estimates: every message, also those rewound
         self._kept: set[int] = set()  # the places of those that no client has rewound
-        self._folded: dict[int, set[int]] = {}  # and of those behind each fold
+        self._folded: dict[int, set[int]] = {}  # and of those that each fold covers
         self._is_edited = False
         self._undone: dict[int, int] = {}  # the edits that are undone, by the place of the undo
         self._sizes: dict[int, int] = {}  # of results in sight: what a mask would take

@@ -1,6 +1,6 @@
 """Draw a session over time for a terminal: a line per quantity, a sign per call, no colours.
 
-With more calls than columns, a sign stands for several calls, by the largest of them.
+With more calls than columns, a sign shows several calls, by the largest of them.
 """
 
 from collections.abc import Sequence

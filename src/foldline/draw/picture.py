@@ -65,7 +65,7 @@ def count_kept_items(view: View) -> int | None:
 
 
 def _before_media(items: Sequence[Item], place: int) -> int:
-    """Move back before results with images: some dialects send those behind all results."""
+    """Move back before results with images: some dialects send those after all results."""
     first = place
     while first and items[place].role == "result" and items[first - 1].role == "result":
         first -= 1
@@ -238,7 +238,7 @@ class Picture:
 
 
 def build_picture(view: View, facts: Facts) -> Picture:
-    """Picture a view as it stands: what would be sent if nothing were edited."""
+    """Picture a view as it is: the request if nothing were edited."""
     budget = measure_budget(view, facts.limits)
     pressure = pressure_of(budget, facts.policy)
     seen = build_report(view, budget, pressure=pressure)

@@ -38,7 +38,7 @@ def clean_line(text: str) -> str:
     """Return one line of visible characters: no controls, no escapes, nothing bidirectional."""
     plain = "".join(map(_filter_letter, _SELECTORS.sub("", _ESCAPES.sub("", text))))
     kept: list[str] = []
-    marks = _MOST_MARKS  # a mark without a letter before it would stand on our own text
+    marks = _MOST_MARKS  # a mark without a letter before it would join our own text
     for letter in unicodedata.normalize("NFC", " ".join(plain.split())):
         marks = marks + 1 if unicodedata.category(letter) in ("Mn", "Me") else 0
         if marks <= _MOST_MARKS:
@@ -159,7 +159,7 @@ def render_usage_block(
 
 
 def format_model_name(drawn: Picture) -> str:
-    """Return the model's name, cleaned: anybody may have chosen it."""
+    """Return the model's name, cleaned: a client may have chosen it."""
     return shorten_model_name(drawn.model) or "no model yet"
 
 

@@ -1,6 +1,6 @@
 """Notices about folds, the bot's rules, and questions to admins about tools.
 
-Admins approve a tool by buttons: once, always by a rule, or not at all. If nobody answers in time,
+Admins approve a tool by buttons: once, always by a rule, or not at all. Without an answer in time,
 the tool is refused: a turn does not hang on a person. The buttons of a question that was asked
 before a restart no longer answer it, because its call was closed as interrupted.
 """
@@ -169,9 +169,9 @@ class BotSeat(Protocol):
 
 PREFIX = "ok:"
 UNKNOWN = "This button is not known."
-_LABEL = 40  # columns of a button's label; a longer rule stands in the card too
+_LABEL = 40  # columns of a button's label; a longer rule is in the card too
 _RULES = 3
-_RULE = 200  # units of a rule that is offered: whoever agrees to it for good must see all of it
+_RULE = 200  # units of a rule that is offered: an admin must see all of it to agree for good
 _WHAT = 300  # columns of the question's first line; what is longer is below it
 _PAGE = 4_000  # units of what is asked in one message before the card, which adds a heading
 _PAGES = 16  # of those messages; what needs more is not asked
@@ -194,7 +194,7 @@ class ApprovalQuestions:
     _open: dict[str, _Open] = field(default_factory=dict[str, _Open])
 
     async def ask(self, place: ChatPlace, call: Call, intent: Intent) -> Answer:
-        """Ask an admin whether a tool may run; whoever is asked can see all of it."""
+        """Ask an admin whether a tool may run; the card shows all of it."""
         where = self._choose_place(place)
         if where is None:
             return No("nobody is set to approve tools here")
@@ -283,7 +283,7 @@ class _Question:
     pages: tuple[HtmlText, ...] = ()
     """What the card has no room for; sent before it."""
     too_long: str = ""
-    """Why nobody can be asked, because nobody could see all of it."""
+    """Why no admin can be asked: the card would not show all of it."""
 
 
 def _render_question(

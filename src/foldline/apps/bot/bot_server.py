@@ -186,7 +186,7 @@ class Telegram:
         self.tell(f"update {update.update_id} is left out: {fault}")
 
     async def _left_out(self, update: Update) -> None:
-        """Say that a message was dropped, so that nobody waits for an answer in vain."""
+        """Say that a message was dropped, so that its author does not wait for an answer."""
         with suppress(Exception):  # what is said here is a courtesy
             if update.callback_query is not None:
                 words = "This could not be taken in; try again later."
@@ -464,5 +464,5 @@ async def serve_webhook(
 
 
 def _has_content(message: Message) -> bool:
-    """Whether somebody says something, and did not only join, leave or change a picture."""
+    """Whether it has words: no one only joined, left or changed a picture."""
     return bool(message.text or message.caption or message.effective_attachment)

@@ -30,7 +30,7 @@ _COMMAND = re.compile(r"/(\w+)(?:@(\w+))?(?:\s+(.*))?", re.DOTALL)
 
 
 class CommandGiven(NamedTuple):
-    """A command as somebody gave it."""
+    """A command with its argument and its author."""
 
     name: str
     given: str = ""

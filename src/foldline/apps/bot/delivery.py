@@ -3,7 +3,7 @@
     track = await Track.load(store, name)
     await track.read_new_events(live)
     track.pending                   # whether a message is unanswered
-    track.undelivered               # answers that nobody has seen
+    track.undelivered               # answers that no message shows yet
 
 The numbers of messages that will show an answer are stored before the answer is written into them.
 Editing a message twice to the same words is harmless, so no answer is shown twice, even after a
@@ -45,7 +45,7 @@ _KEY = "out"
 _PAGE = 200  # events that are read at a time
 _KNOWN = 400  # messages whose places are kept, for pins by reply
 _SHORT = 80  # columns of a tool call in a draft
-_QUOTED = 300  # letters of what somebody replies to
+_QUOTED = 300  # letters of the message that is replied to
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _TEXTS = re.compile(
     r"\.(?:c|cfg|conf|cpp|css|csv|diff|go|h|html|ini|java|js|jsonl?|log|md|patch|py|rb|rs|rst|sh|sql"

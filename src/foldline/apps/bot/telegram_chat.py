@@ -134,7 +134,7 @@ class Chat:
             try:
                 await self._run_round()
             except Unreachable as fault:
-                self._waits = inf  # until somebody writes
+                self._waits = inf  # until a person writes
                 self.tell(f"{self.place.name}: nobody is there: {fault}")
             except Exception as fault:  # noqa: BLE001 - reported and tried again: no chat is stuck
                 self.tell(f"{self.place.name}: {type(fault).__name__}: {fault}")
@@ -257,7 +257,7 @@ class Chat:
             await self.send_notice(*approval_cards.render_fold_question(self.session))
 
     async def deliver_answers(self) -> None:
-        """Write answers that nobody has seen into messages."""
+        """Write undelivered answers into messages."""
         async with self._delivering:
             await self.track.read_new_events(self.session.live)
             while self.track.undelivered:
@@ -319,7 +319,7 @@ class Chat:
         await self.track.record_draft(sent)
 
     async def _delete_drafts(self, at: int) -> None:
-        """Delete the drafts from one part on: parts that follow must stand below it."""
+        """Delete the drafts from one part on: parts that follow must be below it."""
         drafts = self.track.draft[at:]
         del self.track.draft[at:]
         for message in drafts:
@@ -368,7 +368,7 @@ class Chat:
     async def send_notice(
         self, words: HtmlText, buttons: Buttons = (), *, quiet: bool = False
     ) -> None:
-        """Send a message beside the conversation; one that the API refuses is left out."""
+        """Send a notice outside the conversation; one that the API refuses is left out."""
         try:
             await self.line.send_message(self.place, words, buttons=buttons, quiet=quiet)
         except ApiRefused as fault:

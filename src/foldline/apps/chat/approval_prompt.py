@@ -114,7 +114,7 @@ async def _choose_rule(face: ChatFace, rules: tuple[str, ...], given: str) -> st
 
 
 async def ask_trust(face: ChatFace, files: Sequence[InstructionFile]) -> Trusting:
-    """Ask whether to follow instructions that somebody wrote into this folder."""
+    """Ask whether to follow instructions that this folder has."""
     lines = [apply_style("This folder has instructions for the model:", "yellow")]
     for one in files:
         lines.append(

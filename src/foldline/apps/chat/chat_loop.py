@@ -165,7 +165,7 @@ class Talk:
         self.show_lines(*wrap_text(text))
 
     def show_note(self, text: str, style: Style = "dim") -> None:
-        """Show a remark beside the conversation, wrapped."""
+        """Show a remark that is no part of the conversation, wrapped."""
         self.show_lines(
             *(apply_style(line, style) for one in text.split("\n") for line in wrap_text(one))
         )
@@ -211,7 +211,7 @@ class Talk:
         self.show_lines(apply_style(line, level))
 
     async def go_on(self) -> None:
-        """Have the model answer what stands unanswered."""
+        """Have the model answer the message that waits."""
         await self._run_turn(None)
 
     async def _handle_input(self, said: str) -> None:
@@ -315,7 +315,7 @@ class Talk:
         return f"{tokens:,} tokens, {100 * tokens / window:.1f}% of the window{cut}{note}"
 
     async def _run_turn(self, words: str | None) -> None:
-        """Send a message; without one, have the model answer what stands unanswered."""
+        """Send a message; without one, have the model answer the message that waits."""
         given = None if words is None else await self._gather_message(words)
         if words is not None and given is None:
             return
@@ -372,7 +372,7 @@ class Talk:
         return answer is not None
 
     async def _ask_about_instructions(self) -> None:
-        """Ask about this folder's instructions that nobody has trusted yet."""
+        """Ask about this folder's instructions that are not trusted yet."""
         known = self.seat.instructions
         if known is not None and (files := known.list_untrusted_files()):
             answer = await ask_trust(self.face, files)

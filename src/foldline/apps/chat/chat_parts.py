@@ -67,7 +67,7 @@ def render_recent_sessions(recent: Sequence[RecentSession]) -> list[str]:
 
 
 def read_answer_after(view: View, place: int) -> str:
-    """Return the words of the newest answer behind a place of the log; "" if there is none."""
+    """Return the words of the newest answer after a place of the log; "" if there is none."""
     newest = next(view.iterate_newest(ModelSaid), None)
     return render_parts(newest[1].parts) if newest is not None and newest[0] > place else ""
 

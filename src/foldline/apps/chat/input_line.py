@@ -86,7 +86,7 @@ _STYLE = Style.from_dict(
 
 
 class _Completing(Completer):
-    """Completes a line that begins with a slash, and a file's name behind `@`."""
+    """Completes a line that begins with a slash, and a file's name after `@`."""
 
     def __init__(self, words: Callable[[], Words | None]) -> None:
         self._words = words
@@ -131,7 +131,7 @@ class _LinesControl(UIControl):
 
 
 class InputLine:
-    """The input line, and what stands around it."""
+    """The input line, and the lines around it."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class InputLine:
         self._request_redraw()
 
     def refresh(self) -> None:
-        """Redraw what changes by itself, soon: words come faster than anybody reads."""
+        """Redraw what changes by itself, soon: words come faster than a person reads."""
         if self._refreshing is None and self.app.is_running:
             loop = asyncio.get_running_loop()
             typing = time.monotonic() - self._typed < _TYPING

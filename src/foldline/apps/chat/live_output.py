@@ -44,7 +44,7 @@ _SHORT = 60
 _TAIL = 4  # lines of a running tool's output
 _TAIL_SIZE = 4_000  # characters kept of it meanwhile
 _FIRST, _LAST = 3, 6  # lines of a finished one
-_DIFF = 16  # lines of a diff that nobody was asked about
+_DIFF = 16  # lines of a diff without a question
 _KEPT = 50  # things that can be opened
 _LARGEST = 400_000  # characters of one
 _MOST_LINES = 2_000  # lines shown of one
@@ -110,7 +110,7 @@ class TurnOutput:
         self._asked_at = -1  # the place of the newest event when it was asked
         self.heard_words = False
         """Whether the model has said something since it was asked last."""
-        self._apart = False  # whether a result stands directly above
+        self._apart = False  # whether a result is directly above
         self._doing = ""
         self._begun = 0.0
         self._running: dict[str, _RunningCall] = {}
@@ -433,7 +433,7 @@ def _split_output(text: str) -> list[str]:
 
 
 def _describe_call(call: Call) -> str:
-    """Describe a call in a few words; a path or a single argument stands without its name."""
+    """Describe a call in a few words; a path or a single argument has no name before it."""
     try:
         given = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
 """The chat's commands that only look: `/tokens`, `/context`, `/cost`, `/tools` and others.
 
-Each is a function of the talk and of the text behind the command's name, as in `slash_commands`.
+Each is a function of the talk and of the text after the command's name, as in `slash_commands`.
 """
 
 from time import time

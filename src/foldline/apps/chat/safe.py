@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 _State: TypeAlias = Literal["text", "escape", "short", "control", "string"]
 _MOST = 4_096  # letters of a sequence: anything longer is none
-_JOINERS = "\u200c\u200d"  # join or part what stands around them: emoji, Persian, Hindi
+_JOINERS = "\u200c\u200d"  # join or part their neighbours: emoji, Persian, Hindi
 _MARKS = 2  # combining marks on a letter: more would cover the lines around it
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 _ESCAPE, _CONTROL = "\x1b", "\x9b"
@@ -27,7 +27,7 @@ class Safe:
     def __init__(self) -> None:
         self._state: _State = "text"
         self._length = 0
-        self._marks = _MARKS  # a mark without a letter before it would stand on our own text
+        self._marks = _MARKS  # a mark without a letter before it would join our own text
         self._joins = False
         """Whether a joiner may follow: after a letter that is no ASCII, and only one."""
 

@@ -2,7 +2,7 @@
 
 `TABLE` has them in the order of /help: to look (`/tokens`, `/context`, …), to edit (`/compact`,
 `/undo`, …), the past (`/recall`, `/search`, …), and what comes next (`/model`, `/new`, …). Each is
-a function of the talk and of the text behind the command's name.
+a function of the talk and of the text after the command's name.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -499,7 +499,7 @@ async def _remember_text(talk: "Talk", given: str) -> None:
 
 
 async def _retry_answer(talk: "Talk", _: str) -> None:
-    """Ask again; an answer that stands, whole or cut, leaves the model's sight first."""
+    """Ask again; an answer that is there, whole or cut, leaves the model's sight first."""
     if (place := await talk.session.history.withdraw_answer()) is not None:
         talk.reset_picture()
         talk.show_text(f"the model no longer sees its earlier answer; /recall log:{place} shows it")
@@ -682,7 +682,7 @@ TABLE: tuple[ChatCommand, ...] = (
 )
 """Every command, in the order of /help."""
 Choices: TypeAlias = "Callable[[Talk], Iterable[tuple[str, str]]]"
-"""Lists what may stand behind a command, as (word, meaning)."""
+"""Lists the words that may follow a command, as (word, meaning)."""
 
 
 def parse_chat_command(table: Sequence[ChatCommand], text: str) -> tuple[ChatCommand, str]:

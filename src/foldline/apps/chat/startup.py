@@ -1,4 +1,4 @@
-"""Start the chat: an input line first, then the rest of foldline behind it.
+"""Start the chat: an input line first, while the rest of foldline loads.
 
     foldline chat …  →  a line to write on, in a third of a second
                      →  behind it: options parsed, session opened, client made

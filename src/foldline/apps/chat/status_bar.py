@@ -60,7 +60,7 @@ def draw_status_bar(figures: StatusFigures, columns: int) -> Pieces:
 
 
 def _iterate_facts(figures: StatusFigures) -> Iterator[str]:
-    """Yield what stands behind the numbers, the most important first."""
+    """Yield the texts that follow the numbers, the most important first."""
     drawn = figures.picture
     if drawn.pressure != "calm":
         yield f"pressure {drawn.pressure}"

@@ -188,7 +188,7 @@ class SignIns:
             )
 
     async def find_visitor(self, scope: Any) -> Visitor | None:
-        """Return who asks, by the cookie; None if nobody is signed in."""
+        """Return the visitor of a cookie; None without a sign-in."""
         for value in self._list_cookies(scope):
             place, _, word = value.partition(".")
             entry = await self._side.get(self._name, _SIGN_INS, place)

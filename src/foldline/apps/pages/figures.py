@@ -186,7 +186,7 @@ class FiguresKept:
         return self._kept.setdefault(tenant, TenantFigures())
 
     def step_aside(self) -> None:
-        """Read slowly for a moment: somebody waits for a page."""
+        """Read slowly for a moment: a visitor waits for a page."""
         self._asked = monotonic()
 
     def want(self, tenant: str, listed: list[Listed], *, is_all: bool) -> None:

@@ -54,7 +54,7 @@ _COLUMNS = (
 
 @dataclass(slots=True)
 class _FleetView:
-    """What somebody may see of the fleet, in some days."""
+    """The part of the fleet that a visitor may see, in some days."""
 
     rows: list[FleetRow]
     tenants: list[str]

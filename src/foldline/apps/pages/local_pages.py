@@ -1,4 +1,4 @@
-"""The pages of this machine: reached under its own name alone, by whoever has the ticket.
+"""The pages of this machine: reached under its own name alone, with the ticket.
 
 `foldline ui` serves them by themselves. A gateway without keys mounts them under the same rules.
 """
@@ -18,7 +18,7 @@ from foldline.stores.base import Store
 
 
 def check_local_token(token: Secret | None, *, tenant: str) -> CheckDigest:
-    """Return a check by which whoever has the token is the operator of this machine."""
+    """Return a check that takes the token for the operator of this machine."""
     known = digest_of(token.reveal()) if token is not None else ""
 
     async def check(digest: str) -> Client | None:

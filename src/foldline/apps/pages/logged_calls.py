@@ -1,7 +1,7 @@
 """The calls of a session: found near a place of its log, each with what it showed and what it cost.
 
 A place is all that is needed: the rows around it are read, never the whole log. A session of
-another agent records no requests; its answers then stand for them.
+another agent records no requests; its answers then take their place.
 """
 
 from collections.abc import Sequence
@@ -169,7 +169,7 @@ class BoundedView:
     first: int = 0
     """The first place of the part; 0 if nothing before it was left out."""
     last: int = -1
-    """The last place of the part; -1 if nothing behind it was left out."""
+    """The last place of the part; -1 if nothing after it was left out."""
 
 
 async def load_view(store: Store, name: Name, at: int, *, until: int | None = None) -> BoundedView:
@@ -193,7 +193,7 @@ async def load_view(store: Store, name: Name, at: int, *, until: int | None = No
 
 
 def _narrow_spine(spine: Spine, first: int, end: int) -> Spine:
-    """Leave out what stands before or behind a part, but not the model and the instructions."""
+    """Keep one part of a spine, and the model and the instructions."""
     kept = [
         Range(max(one.lo, first), end if one.hi is None else min(one.hi, end))
         if isinstance(one, Range)

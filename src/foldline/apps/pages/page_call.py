@@ -62,7 +62,7 @@ class PageAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PageCall:
-    """One request of somebody who is signed in."""
+    """One request of a visitor who is signed in."""
 
     pool: "Pool"
     lists: "SessionLists"
@@ -110,13 +110,13 @@ class PageCall:
         return name, head
 
     def must_read_words(self) -> None:
-        """Refuse whoever reads figures alone."""
+        """Refuse a visitor who reads figures alone."""
         if not self.visitor.words:
             words = "this key reads figures without words; a session may be shared with it"
             raise Refusal(403, "bad_role", words)
 
     def must_edit(self) -> None:
-        """Refuse whoever may not change sessions."""
+        """Refuse a visitor who may not change sessions."""
         if not self.visitor.may_edit:
             raise Refusal(
                 403, "read_only", "these pages only show; `foldline ui --edit` lets you change"
@@ -151,7 +151,7 @@ def _make_no_session(name: Name) -> NotFound:
 
 
 def render_outside(template: str, root: str, *, status: int = 200, **values: Any) -> PageAnswer:
-    """Render a page for somebody who is not signed in."""
+    """Render a page for a visitor who is not signed in."""
     text = _load_templates().get_template(template).render(visitor=None, root=root, **values)
     return PageAnswer(text.encode("utf-8", "replace"), status=status)
 

@@ -1,9 +1,9 @@
 """The pages as one ASGI application: its table of pages, signing in, and errors.
 
-    app = PagesApp(pool, sign_ins)       # mounted by whoever checks hosts
+    app = PagesApp(pool, sign_ins)       # mounted behind a check of hosts
     await app.close()
 
-A page is reached by a browser that is signed in, and by nobody else. A change is posted from a form
+Only a browser that is signed in reaches a page. A change is posted from a form
 of a page, and only by those who may edit.
 """
 

@@ -1,7 +1,7 @@
 """The list of sessions: all of a tenant's, in the order that was asked for, page by page.
 
 A store lists by name. Any other order needs the whole list, which is read in the background, kept
-in this process, and read again while somebody looks at it.
+in this process, and read again while a visitor looks at it.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class _KeptList:
 
 
 class SessionLists:
-    """The lists that somebody looks at, one for each tenant and owner."""
+    """The lists that visitors look at, one for each tenant and owner."""
 
     def __init__(self, store: Store, figures: FiguresKept) -> None:
         self._store, self.figures, self.usage = store, figures, UsageKept(store)
@@ -186,7 +186,7 @@ def _has_words(one: Listed, known: SessionFigures | None, words: str) -> bool:
 def _sort_by_figures(
     found: list[Listed], known: dict[str, SessionFigures], order: str
 ) -> list[Listed]:
-    """Sort by what is known; sessions whose figures are not known stand behind the others."""
+    """Sort by what is known; sessions whose figures are not known come last."""
     sized: list[tuple[Any, Listed]] = []
     rest: list[Listed] = []
     for one in found:

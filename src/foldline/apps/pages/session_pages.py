@@ -35,7 +35,7 @@ from foldline.stores.base import Name
 _LIVE = 5  # seconds between two looks at a list that is live
 _ITEMS = 30  # messages on a page
 _TEXTS = 150_000  # bytes of all messages on a page, as they are sent
-_FIRST, _MORE = 2_400, 12_000  # bytes of one message: what stands there, and what opens
+_FIRST, _MORE = 2_400, 12_000  # bytes of one message: shown at once, and when opened
 _CHANGES = 40  # rows of a comparison
 _AROUND = 6  # calls listed on each side
 _EDITS = 12  # edits listed
@@ -182,7 +182,7 @@ async def _compare_with(
 
 
 def _choose_part(call: PageCall, count: int) -> tuple[int, int]:
-    """Choose which messages are shown: the newest, if nobody says otherwise."""
+    """Choose which messages are shown: the newest by default."""
     parts = max(-(-count // _ITEMS), 1)
     return min(max(call.get_number("part", parts), 1), parts), parts
 
@@ -250,7 +250,7 @@ async def _read_answer(
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A piece of the bar that stands for the window."""
+    """A piece of the bar that shows the window."""
 
     kind: str
     x: float
@@ -287,7 +287,7 @@ async def show_picture(call: PageCall) -> PageAnswer:
 
 
 async def show_original(call: PageCall) -> PageAnswer:
-    """Show what stands at a place of the log, whole, page by page."""
+    """Show the event at a place of the log, whole, page by page."""
     name, head = await call.find_session()
     at = call.get_number("at", -1)
     read = await event_log.read_events(call.pool.place.store, name, Range(at, at))

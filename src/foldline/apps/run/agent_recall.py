@@ -52,7 +52,7 @@ def add_agent_recall(program: str, launch: Launch, server: RecallServer) -> Laun
 def _add_to_claude(launch: Launch, server: RecallServer) -> Launch:
     """Name a file of servers; a plugin's folder would be noted in the user's own files.
 
-    Both options take many values, so each is one word: what stands behind it is the user's prompt.
+    Both options take many values, so each is one word: the user's prompt follows it.
     """
     command, *arguments = server.command
     file = server.folder / "recall.json"

@@ -73,7 +73,7 @@ class Launch:
     upstreams: Mapping[str, str] = field(default_factory=lambda: dict(PROVIDERS))
     """Where the gateway sends its requests, by vendor."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Variables beside those that the user has."""
+    """Variables that are added to the user's."""
     arguments: tuple[str, ...] = ()
     """Arguments before the user's."""
     login: Login = "key"
@@ -85,7 +85,7 @@ class Launch:
 
 
 def find_setup(program: str) -> Callable[[Surroundings, str, Path], Launch]:
-    """Return how a program is set up, by its name; one that nobody knows gets all variables."""
+    """Return how a program is set up, by its name; an unknown one gets all variables."""
     return _SETUPS.get(Path(program).name.removesuffix(".exe"), set_up_any)
 
 
@@ -192,7 +192,7 @@ def set_up_codex(found: Surroundings, base: str, folder: Path) -> Launch:
         arguments = [f"openai_base_url={json.dumps(url)}"]
     ours = {one.partition("=")[0] for one in arguments}
     kept = [one for one in given.values if one.partition("=")[0].strip() not in ours]
-    rest = None  # an address of the user's would win: their options stand behind ours
+    rest = None  # an address of the user's would win: their options come after ours
     if len(kept) < len(given.values):
         rest = (*(word for one in kept for word in ("-c", one)), *given.rest)
     words = tuple(word for one in arguments for word in ("-c", one))
@@ -200,7 +200,7 @@ def set_up_codex(found: Surroundings, base: str, folder: Path) -> Launch:
 
 
 def set_up_opencode(found: Surroundings, base: str, folder: Path) -> Launch:
-    """opencode, by settings in a variable, which it reads behind all of its files."""
+    """opencode, by settings in a variable, which it reads after all of its files."""
     del folder
     config = found.find_folder("XDG_CONFIG_HOME", ".config") / "opencode"
     named = found.environment.get("OPENCODE_CONFIG")
@@ -296,7 +296,7 @@ class _SplitOptions(NamedTuple):
 def _split_options(arguments: Sequence[str], *names: str) -> _SplitOptions:
     """Split an option with a value from arguments: `--name VALUE` and `--name=VALUE`.
 
-    What stands behind `--` is no option.
+    After `--` nothing is an option.
     """
     values, rest = list[str](), list[str]()
     words = iter(arguments)
@@ -386,7 +386,7 @@ def _parse_json(text: str) -> dict[str, Any]:
 
 
 def _as_table(found: Any) -> dict[str, Any]:
-    """Return a table as it is; whatever else stands in its place says nothing."""
+    """Return a table as it is; anything else is an empty one."""
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 

@@ -247,7 +247,7 @@ def _close_quietly(pipe: IO[bytes]) -> None:
 def follow_parent(lines: IO[bytes]) -> None:
     """End this process when the pipe from its parent closes; in a thread.
 
-    If the parent was killed, its agent has nobody who waits for it: it is asked to end, and ended
+    If the parent was killed, no process waits for its agent: it is asked to end, and ended
     if it does not.
     """
 

@@ -1,7 +1,7 @@
 """The temporary folder of a run, and those that killed runs have left.
 
 A run holds a lock on a file in its folder. The system drops the lock when the process ends, however
-it ended, so a folder whose lock is free belongs to nobody.
+it ended, so a folder whose lock is free is left over.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ _PREFIX, _LOCK = "foldline-run-", "lock"
 
 @contextmanager
 def make_run_folder() -> Generator[Path]:
-    """Make a folder for one run, and remove it behind the run; those of killed runs before it."""
+    """Make a folder for one run, and remove it after the run; those of killed runs first."""
     _remove_left_folders()
     with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
         folder = Path(name)

@@ -142,7 +142,7 @@ class RunFigures:
 def _measure_fold(
     before: CourseStep | None, step: CourseStep, gone: int, later: int, prices: Prices
 ) -> FoldFigures:
-    """Measure a fold by the call that follows it: what was written anew beside what is new."""
+    """Measure a fold by the call that follows it: its tokens written anew that are not new."""
     new = step.everything - (before.everything if before else 0)
     again = max(step.input - step.read - max(new, 0), 0)
     saving = price_tokens(prices.at(step.input), read=gone) / PICO
