@@ -50,7 +50,7 @@ for turn in range(40):
     for event in ready.events:
         print(f"turn {turn}:", type(event).__name__, "before the request")
     if turn == 39:
-        body = choose_model_dialect(view.model).encode(ready.request, {})
+        body = choose_model_dialect(view.model).encode_request(ready.request, {})
         print(f"{len(body):,} bytes to send: {ready.report}")
     take(ModelSaid((Text("Yes."),)))
 print(f"{len(log)} events, {len(view.items)} items in the view")

@@ -82,7 +82,7 @@ def test_what_is_called_as_last_sent_was_sent_so(talk):
     same = Request(now.model, now.system, now.tools, now.items[:place], now.native)
     last = talk.sent[-1]
     for shown, sent in zip(talk.dialects, last.blocks, strict=True):
-        blocks = tuple(shown.blocks(same))
+        blocks = tuple(shown.encode_blocks(same))
         assert blocks == sent[: len(blocks)]
         if talk.changes == last.changes:
             assert blocks == sent, "with nothing changed between, all of it is the same"
