@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 import zlib
+from pathlib import Path
 
 import pytest
 from gateway_thread import Served
@@ -13,8 +14,11 @@ from raw_upstream import Upstream, head
 from waiting import within
 
 from foldline.apps.gateway import limits
+from foldline.apps.gateway.api_keys import Client
+from foldline.apps.gateway.calls import Calls, GatewayCall
 from foldline.apps.gateway.settings import GatewayLimits, GatewaySettings, parse_upstreams
 from foldline.session import message_search
+from foldline.settings.tree import GatewayTable
 from foldline.testing.provider import written
 
 PATHS = {"/v1/chat/completions": "messages", "/v1/messages": "messages", "/v1/responses": "input"}
@@ -187,3 +191,35 @@ def test_a_search_ends_when_its_client_leaves(served, monkeypatch):
     assert len(gateway.gateway.calls) == 1
     line.close()
     assert ended.wait(20)
+
+
+def test_every_bound_has_its_setting_default_metric_and_alert(served):
+    """A new one without them fails here."""
+    line = http.client.HTTPConnection("127.0.0.1", served().port, timeout=30)
+    line.request("GET", "/metrics")
+    shown = line.getresponse().read().decode()
+    line.close()
+    root = Path(__file__).parents[2]
+    documented = (root / "docs/reference/settings.md").read_text()
+    refused = "foldline_gateway_bound_refused_total"
+    bounds = [name for name in GatewayTable.__struct_fields__ if name.startswith("max_")]
+    assert len(bounds) >= 3
+    for setting in bounds:
+        kind = setting.removeprefix("max_")
+        field = {"memory": "held"}.get(kind, kind)
+        assert getattr(GatewayLimits(), field) == getattr(GatewayTable(), setting)
+        assert f"| `gateway.{setting}`" in documented
+        assert f'{refused}{{kind="{kind}"}} 0.0' in shown, kind
+    rules = (root / "examples/gateway/monitoring/rules.yml").read_text()
+    assert f"increase({refused}[" in rules  # of every kind: no label is chosen
+    assert 'memory_bytes{kind="resident"}' in rules
+
+
+def test_nothing_is_late_where_no_call_is_left():
+    async def run():
+        calls = Calls(each=1)
+        assert await calls.wait_for_end(0.0)
+        calls.add_call(GatewayCall(0.0), Client("t", scope="k"))
+        assert not await calls.wait_for_end(0.0)
+
+    asyncio.run(run())
