@@ -98,7 +98,9 @@ def test_what_is_no_message_is_a_typed_error(given):
 
 
 def test_halves_of_surrogate_pairs_are_mended():
-    assert wire.make_user_event("a\ud800b") == UserSaid((Text("a\ufffdb"),))
+    assert wire.parse_message({"role": "user", "content": "a\ud800b"}) == UserSaid(
+        (Text("a\ufffdb"),)
+    )
     event = wire.parse_message({"role": "user", "content": "\udfff", "x\ud800": ["\ud800"]})
     msgspec.json.encode(event)
 

@@ -1,9 +1,9 @@
 """Assembles streamed answers, and joins several to the one answer that a client sees.
 
 A proxy may offer the model tools of its own. It answers their calls itself and asks again; its
-client sees what the model said in every answer, and never those calls. This module holds what is
-the same in all dialects: which events pass, which wait for the end of their answer, and what is
-counted. Each dialect says which of its events are which.
+client sees the words of every answer, and never those calls. This module has the rules that all
+dialects share: which events pass, which wait for the end of their answer, and which counts are
+added. Each dialect says which of its events are which.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from foldline.dialects.sse import SseEvent
 from foldline.errors import WireError
 
 Split: TypeAlias = tuple[list[Json], list[Json]]
-"""What the client gets of an event at once, and what waits for the end of the answer."""
+"""The events that the client gets at once, and those that wait for the end of the answer."""
 _DONE = "[DONE]"
 _BLANK_LINE = "\n\n"
 
@@ -37,7 +37,7 @@ class Assembly(ABC):
 
     @property
     def has_begun(self) -> bool:
-        """Whether something was said or refused: what came before only announces an answer."""
+        """Whether words or a refusal came: the events before only announce an answer."""
         return self._begun
 
     def add_event(self, data: str, *, whole: bool = True) -> None:
@@ -56,7 +56,7 @@ class Assembly(ABC):
 
     @abstractmethod
     def build_body(self) -> Json:
-        """Return the answer as if it had not been streamed; of a cut one what is whole."""
+        """Return the answer as if it had not been streamed; of a cut one only whole parts."""
 
 
 class Places:
@@ -126,7 +126,7 @@ class JoinedAnswer(ABC):
     """Fields of its usage that are summed over all answers; the others are the last answer's."""
     total: ClassVar[str] = "total_tokens"
     stops: ClassVar[Mapping[str, str]] = {}
-    """Why an answer with calls ended, and what is said if the client sees none of them."""
+    """Why an answer with calls ended → the reason for a client that sees none of them."""
 
     def __init__(self, is_ours: Callable[[str], bool]) -> None:
         self._is_ours = is_ours
@@ -142,7 +142,7 @@ class JoinedAnswer(ABC):
 
     @abstractmethod
     def _split_event(self, event: Json) -> Split:
-        """Return what the client gets of an event, with the end of the answer apart."""
+        """Return the events that the client gets for one, with the end of the answer apart."""
 
     @abstractmethod
     def _join_body(self, joined: Json, body: Json) -> Json:
@@ -176,7 +176,7 @@ class JoinedAnswer(ABC):
         return passed
 
     def end_answer(self, *, last: bool) -> list[SseEvent]:
-        """End the answer under way; return what was held back of it if it is the `last`.
+        """End the answer under way; return its delayed events if it is the `last`.
 
         Call it once the answer is complete, or broken. What comes after the last passes at once.
         """

@@ -1,6 +1,6 @@
 """The registry of dialects: what each is, and which one a caller means.
 
-A dialect is chosen by what the caller does: the path of a request, `open(dialect=…)`, the shape of
+A dialect is chosen by the caller's action: the path of a request, `open(dialect=…)`, the shape of
 a message. A model's name decides only if nothing else does. A new dialect is a folder beside this
 module, with a `dialect.py` that describes it, and one line in `DIALECTS`. Its modules are imported
 when it is used.
@@ -43,7 +43,7 @@ _BODY_DIGESTS: Final = frozenset(
 
 
 class _Row(NamedTuple):
-    """What is known of a dialect without importing it."""
+    """The facts of a dialect that are known before its import."""
 
     folder: str
     paths: tuple[str, ...]
@@ -95,7 +95,7 @@ class Vendor:
 
 
 class PathFacts(NamedTuple):
-    """What a request's path says of it, in dialects whose bodies do not."""
+    """The facts in a request's path, in dialects whose bodies lack them."""
 
     model: str
     streams: bool
@@ -162,7 +162,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def list_faults(self, body: Mapping[str, Any]) -> list[str]:
-        """List what the provider would refuse in a request's body, each by its rule."""
+        """List the faults of a request's body that its provider refuses, each by its rule."""
 
     def refuses_end(self, view: View, parameters: Mapping[str, Any]) -> bool:
         """Whether the provider refuses a request that ends as this view does.
@@ -228,7 +228,7 @@ class Dialect(ABC):
         return self.lower_bound(kept, self.bounds[0], most)
 
     def read_path(self, path: str, query: str) -> PathFacts | None:
-        """Return what a request's path says of it; None where its body says all."""
+        """Return the facts in a request's path; None where its body has all."""
         return None
 
     # What an SDK gives
@@ -253,7 +253,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def parse_usage(self, body: Json) -> UsageReported | None:
-        """Parse what an answer's body says of usage, whatever else it lacks; None if nothing."""
+        """Parse the usage in an answer's body, also of an incomplete one; None if there is none."""
 
     @abstractmethod
     def is_answer(self, body: Mapping[str, Any]) -> bool:
@@ -275,7 +275,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def make_assembly(self) -> Assembly:
-        """Make what a streamed answer is assembled in."""
+        """Make the assembly of a streamed answer."""
 
     @abstractmethod
     def join_answers(self, is_ours: Callable[[str], bool]) -> JoinedAnswer:
@@ -358,7 +358,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def add_words(self, raw: bytes, words: str) -> bytes:
-        """Add words at the end of a user's message or a result, behind what a mark caches."""
+        """Add words at the end of a user's message or a result, behind the cached part."""
 
     def add_tool(self, tools: bytes, tool: Tool) -> bytes | None:
         """Add a tool to those of a request, b"" if it has none; None if the list takes none."""
@@ -380,10 +380,10 @@ class Dialect(ABC):
         *,
         thinks: bool,
     ) -> KeptState:
-        """Write what later requests depend on of a folded run of messages.
+        """Write the state in a folded run of messages that later requests depend on.
 
         `stays` are the indexes of the messages that have any, none of them opaque; `tools` are the
-        tools of the request. `thinks` says that what is written must keep its thinking.
+        tools of the request. `thinks` says that written calls must keep their thinking.
         """
         return KeptState()
 

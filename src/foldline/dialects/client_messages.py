@@ -31,7 +31,7 @@ EMPTY = Gap("[says nothing]")
 
 
 class Described(NamedTuple):
-    """What is looked at of a client's message in every request."""
+    """The facts of a client's message that every request needs."""
 
     role: str
     """user, assistant, tool, or system, which is not in the chain. In dialects with compaction also
@@ -57,7 +57,7 @@ class Described(NamedTuple):
 
 
 class KeptState(NamedTuple):
-    """What of folded messages stays in sight."""
+    """The state of folded messages that stays in sight."""
 
     behind: Sequence[bytes] = ()
     """Messages directly behind the handoff."""
@@ -102,7 +102,7 @@ _OURS = "foldline:1:"
 def is_blank_item(item: Item, dialect: str) -> bool:
     """Whether an item has only thoughts or blank words, so that nothing is written.
 
-    A result is always written, and so is what came in the dialect itself.
+    A result is always written, and so is an item that came in the dialect itself.
     """
     if item.role == "result" or (item.native is not None and item.native.dialect == dialect):
         return False

@@ -1,4 +1,4 @@
-"""What all dialects of Google share: the end of a request, names, usage, address, keys, errors."""
+"""The rules of all dialects of Google: the end of a request, names, usage, keys, errors."""
 
 import re
 from abc import ABC
@@ -73,7 +73,7 @@ def select_functions(tools: Iterable[Tool], dialect: str) -> tuple[list[Tool], N
 
 
 def list_function_faults(at: str, function: Json, schema: str, names: set[str]) -> list[str]:
-    """List what is wrong with a function's declaration; `names` are those of the ones before."""
+    """List the faults of a function's declaration; `names` are those of the ones before."""
     found: list[str] = []
     name = str(function.get("name"))
     if not FUNCTION_NAME.fullmatch(name):
@@ -117,7 +117,7 @@ VENDOR = Vendor(
 
 
 class GoogleDialect(Dialect, ABC):
-    """What is the same in both dialects of Google."""
+    """The overrides that both dialects of Google share."""
 
     vendor = VENDOR
 

@@ -25,6 +25,11 @@ def dict_of(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
+def str_of(value: Any) -> str:
+    """Return the value if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
 def list_of(value: Any) -> list[Any]:
     """Return the value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
@@ -65,7 +70,7 @@ def check_readable(body: bytes) -> None:
 
 def convert_to_json(given: Mapping[str, Any]) -> Json:
     """Convert Python values to plain JSON values that can be encoded."""
-    return msgspec.json.decode(encode_json(given))
+    return shaped_bytes(encode_json(given), Json, "an object")
 
 
 def encode_json(given: Any) -> bytes:
@@ -75,10 +80,9 @@ def encode_json(given: Any) -> bytes:
             encoded = msgspec.json.encode(given)
         except UnicodeEncodeError:
             encoded = msgspec.json.encode(_repair_strings(given))
-        _check_depth(encoded)
-        msgspec.json.decode(encoded)
-    except (TypeError, ValueError, RecursionError, msgspec.DecodeError) as fault:
+    except (TypeError, ValueError, RecursionError) as fault:
         raise WireError(f"the values are not JSON: {fault}") from fault
+    _check_depth(encoded)
     return encoded
 
 
@@ -150,7 +154,7 @@ def _check_depth(body: bytes) -> None:
 
 
 def _iterate_structure(body: bytes) -> Iterator[bytes]:
-    """Yield what is outside of a JSON text's strings, in pieces: no call takes long."""
+    """Yield a JSON text without its strings, in pieces: no call takes long."""
     at, is_inside = 0, False
     while at < len(body):
         end = at + _PIECE

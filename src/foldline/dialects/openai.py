@@ -1,4 +1,4 @@
-"""What all dialects of OpenAI share: address, keys, errors, and how parts and ids are written."""
+"""The rules of all dialects of OpenAI: address, keys, errors, and how parts and ids are written."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -71,7 +71,7 @@ def is_picture_address(url: str) -> bool:
 
 
 def list_text_faults(at: str, text: object) -> list[str]:
-    """List what is wrong with a text."""
+    """List the faults of a text."""
     if not isinstance(text, str):
         return [f"part: {at} has a text that is not a string"]
     return [f"long: {at} has a text of {len(text)} signs"] * (len(text) > LONGEST_TEXT)

@@ -83,7 +83,7 @@ class UsageReader:
             self._read_lines(lines)
 
     def close(self) -> UsageReported | None:
-        """Return what was counted; None if nothing was, or it cannot be read."""
+        """Return the counts; None if there are none, or they cannot be read."""
         rest = b"".join(self._pieces)
         self._pieces.clear()
         if self._is_stream:

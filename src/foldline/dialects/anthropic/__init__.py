@@ -4,29 +4,17 @@ A message goes back as it came: where the neutral form would lose something, the
 is kept beside the event and sent again unless the event is shown shortened.
 """
 
-from foldline.dialects.anthropic.messages import (
-    make_user_event,
-    parse_answer,
-    parse_message,
-    parse_tool,
-)
+from foldline.dialects.anthropic.messages import parse_answer, parse_message, parse_tool
 from foldline.dialects.anthropic.stream import MessagesAssembly
 from foldline.dialects.anthropic.validate import list_faults
-from foldline.dialects.anthropic.write import (
-    DIALECT,
-    ENCODER,
-    encode_blocks,
-    encode_request,
-)
+from foldline.dialects.anthropic.write import DIALECT, ENCODER, encode_request
 
 __all__ = [
     "DIALECT",
     "ENCODER",
     "MessagesAssembly",
-    "encode_blocks",
     "encode_request",
     "list_faults",
-    "make_user_event",
     "parse_answer",
     "parse_message",
     "parse_tool",

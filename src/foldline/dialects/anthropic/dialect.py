@@ -64,6 +64,7 @@ from foldline.dialects.json_slices import (
     find_values,
     list_of,
     shaped_bytes,
+    str_of,
 )
 from foldline.errors import WireError
 
@@ -186,12 +187,10 @@ class AnthropicDialect(Dialect):
         return body.get("type") in _STREAM_EVENTS
 
     def read_delta(self, body: Json) -> str:
-        said = dict_of(body.get("delta")).get("text")
-        return said if isinstance(said, str) else ""
+        return str_of(dict_of(body.get("delta")).get("text"))
 
     def read_thought(self, body: Json) -> str:
-        said = dict_of(body.get("delta")).get("thinking")
-        return said if isinstance(said, str) else ""
+        return str_of(dict_of(body.get("delta")).get("thinking"))
 
     # Messages of clients
 
@@ -327,7 +326,7 @@ class AnthropicDialect(Dialect):
     def carry_state(
         self, run: Sequence[bytes], stays: Collection[int], tools: bytes, *, thinks: bool
     ) -> KeptState:
-        """Write what later requests depend on of a folded run of messages.
+        """Write the files and the shown tools of a folded run of messages.
 
         Files in a container stay the user's. Tools that results have shown to the model are shown
         by the newest of these results, behind its call; its thinking only if it `thinks`.
@@ -398,7 +397,7 @@ _ROLES = ("user", "assistant", "system")
 _LOADED = "Tool loaded."
 
 
-"""What Claude Code writes, as its user, beside a result that names a tool."""
+"""The words of Claude Code, as its user's, beside a result that names a tool."""
 
 
 def _has_state(fields: Json, blocks: Sequence[Json]) -> bool:

@@ -31,7 +31,6 @@ from foldline.core.parts import (
     Thought,
     Tool,
     calls_of,
-    replace_surrogates,
     spoken_text_of,
 )
 from foldline.dialects.anthropic.blocks import (
@@ -101,11 +100,6 @@ class _Tool(msgspec.Struct):
     defer_loading: object = None
 
 
-def make_user_event(text: str) -> UserSaid:
-    """Make a user's event from plain text."""
-    return UserSaid((Text(replace_surrogates(text)),))
-
-
 def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> list[Event]:
     """Parse a message dict into events."""
     came = decode_message(encode_json(given))
@@ -143,7 +137,7 @@ def parse_instructions(content: Content) -> tuple[Part, ...]:
 
 
 def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
-    """Parse an answer into what was said, then its usage."""
+    """Parse an answer into its message, then its usage."""
     came = shaped_bytes(encode_json(given), _Answer, "an Anthropic answer")
     content = Content(tuple(Block(msgspec.json.encode(block)) for block in came.content))
     said = build_model_event(content, saw=saw, exact=False)
@@ -300,7 +294,7 @@ def _list_block_fields(content: Content) -> list[Json]:
 
 
 def _choose_native(came: Content, ours: Content, *, exact: bool) -> Native | None:
-    """Return what came, unless we would write the same."""
+    """Return the content as it came, unless we would write the same."""
     came = _strip_blank_blocks(came, exact=exact)
     if (came.body, came.alone) == (ours.body, ours.alone):
         return None

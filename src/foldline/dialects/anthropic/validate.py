@@ -1,4 +1,4 @@
-"""Lists what the provider would refuse in a request, by its documented rules.
+"""Lists the faults of a request that the provider refuses, by its documented rules.
 
 Checks roles, pairs, ids, blocks, tools and marks. Every fault begins with the name of its rule.
 """

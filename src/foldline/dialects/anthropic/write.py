@@ -182,7 +182,7 @@ def apply_cache_marks(
     """Mark blocks in place: the fixed part, the first message, and the end.
 
     The first message holds the folds, which change seldom. The end has two marks, so that a step of
-    many blocks still finds what the previous request wrote. A client that marks its tools or its
+    many blocks still finds the marks of the previous request. A client that marks its tools or its
     system has said where the fixed part ends: we add none there, and fewer after it.
     """
     theirs = sum(map(is_marked, (*tools, *system)))
@@ -413,7 +413,7 @@ def _encode_content(turn: _MessageDraft) -> msgspec.Raw | list[msgspec.Raw]:
 
 
 def _find_native_content(item: Item) -> Content | None:
-    """Return what an item came in; changed instructions are always written in our words."""
+    """Return an item's content as it came; changed instructions are always written in our words."""
     content = decode_native(item.native) if item.role != "system" else None
     return content and strip_marks(content)  # other agents' files have marks too
 

@@ -8,17 +8,12 @@ from foldline.dialects.gemini.content_parts import DIALECT
 from foldline.dialects.gemini.messages import parse_answer, parse_message, parse_tools
 from foldline.dialects.gemini.stream import GenerateContentAssembly
 from foldline.dialects.gemini.validate import list_faults
-from foldline.dialects.gemini.write import (
-    ENCODER,
-    encode_blocks,
-    encode_request,
-)
+from foldline.dialects.gemini.write import ENCODER, encode_request
 
 __all__ = [
     "DIALECT",
     "ENCODER",
     "GenerateContentAssembly",
-    "encode_blocks",
     "encode_request",
     "list_faults",
     "parse_answer",

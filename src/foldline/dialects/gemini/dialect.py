@@ -318,7 +318,7 @@ _MEDIA = ("inlineData", "fileData")
 _CONTEXT = re.compile(r"\s*<session_context>.*</session_context>\s*", re.DOTALL)
 
 
-"""What gemini-cli tells before the user's first words: the date, and the files that are there."""
+"""The context that gemini-cli puts before the user's first words: the date, and the files there."""
 
 
 def _find_parts(raw: bytes) -> list[Slice]:
@@ -362,7 +362,7 @@ def _normalise_part(part: Json) -> Json:
 
 
 def _normalise_result(call_id: str, part: Json) -> Json:
-    """Write what a result says; the id of its call tells the function's name."""
+    """Write the words and media of a result; the id of its call tells the function's name."""
     given = dict_of(part["functionResponse"])
     rest = {name: one for name, one in given.items() if name not in _RESULT}
     said, ok = parse_result({"response": given.get("response")})
@@ -424,7 +424,7 @@ def _make_result_splice(  # noqa: PLR0913 - one result in a content
 
 
 def _find_response(raw: bytes, part: Slice) -> Slice | None:
-    """Find what a function's response says, in the part that has it."""
+    """Find the value of a function's response, in the part that has it."""
     fields = find_fields(raw, part)
     response = fields.get("functionResponse") or fields.get("function_response")
     return find_fields(raw, response).get("response") if response else None

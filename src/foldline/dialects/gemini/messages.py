@@ -161,7 +161,7 @@ def _is_accepted(*contents: Json) -> bool:
 
 
 def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
-    """Parse an answer into what was said, then its usage.
+    """Parse an answer into its message, then its usage.
 
     A prompt that was blocked has no candidates: then nothing was said, and it was refused.
     """

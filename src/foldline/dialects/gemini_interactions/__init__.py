@@ -8,17 +8,12 @@ from foldline.dialects.gemini_interactions.messages import parse_answer, parse_m
 from foldline.dialects.gemini_interactions.steps import DIALECT
 from foldline.dialects.gemini_interactions.stream import InteractionsAssembly
 from foldline.dialects.gemini_interactions.validate import list_faults
-from foldline.dialects.gemini_interactions.write import (
-    ENCODER,
-    encode_blocks,
-    encode_request,
-)
+from foldline.dialects.gemini_interactions.write import ENCODER, encode_request
 
 __all__ = [
     "DIALECT",
     "ENCODER",
     "InteractionsAssembly",
-    "encode_blocks",
     "encode_request",
     "list_faults",
     "parse_answer",

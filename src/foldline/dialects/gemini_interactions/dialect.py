@@ -60,6 +60,7 @@ from foldline.dialects.json_slices import (
     find_fields,
     list_of,
     shaped_bytes,
+    str_of,
 )
 from foldline.errors import WireError
 
@@ -148,8 +149,7 @@ class InteractionsDialect(GoogleDialect):
 
     def read_delta(self, body: Json) -> str:
         delta = dict_of(body.get("delta")) if body.get("event_type") == "step.delta" else {}
-        said = delta.get("text") if delta.get("type") == "text" else None
-        return said if isinstance(said, str) else ""
+        return str_of(delta.get("text") if delta.get("type") == "text" else None)
 
     def read_thought(self, body: Json) -> str:
         delta = dict_of(body.get("delta")) if body.get("event_type") == "step.delta" else {}
@@ -272,7 +272,7 @@ DIALECT = InteractionsDialect()
 
 
 class _StepHead(msgspec.Struct):
-    """What tells whose step it is."""
+    """The field that tells whose step it is."""
 
     type: Any = None
 

@@ -130,7 +130,7 @@ def _is_accepted(*steps: Json) -> bool:
 
 
 def parse_answer(given: Mapping[str, Any], *, saw: int | None, asked: int | None) -> list[Event]:
-    """Parse an interaction into what was said, then its usage."""
+    """Parse an interaction into its message, then its usage."""
     body = convert_to_json(given)
     steps = [dict_of(step) for step in list_of(body.get("steps"))]
     turn = [must_be_step(step, path="$.steps") for step in steps if is_models(step)]

@@ -107,7 +107,7 @@ def parse_turn_parts(steps: Iterable[Json]) -> tuple[Part, ...]:
 
 
 def parse_result_parts(step: Json) -> tuple[Part, ...]:
-    """Convert what a function returned: a text, contents, or any object."""
+    """Convert a function's result: a text, contents, or any object."""
     given = step.get("result")
     if isinstance(given, str | list):
         return parse_contents(cast("Any", given))
@@ -163,7 +163,7 @@ def encode_turn(parts: Sequence[Part], names: Names = ANY) -> list[Json]:
 
 
 def encode_result(call_id: str, name: str, parts: Sequence[Part], *, ok: bool) -> Json:
-    """Write what a function returned."""
+    """Write a function's result."""
     has_media = any(isinstance(part, Media) for part in parts)
     result: Any = encode_contents(parts) if has_media else text_of(parts)
     named = {"name": name} if name else {}
@@ -172,7 +172,7 @@ def encode_result(call_id: str, name: str, parts: Sequence[Part], *, ok: bool) -
 
 
 def encode_input(parts: Iterable[Part]) -> list[Json]:
-    """Write what a user says; nothing if it has no words."""
+    """Write a user's input; nothing if it has no words."""
     content = encode_contents(parts)
     return [{"type": USER, "content": content}] if content else []
 

@@ -5,7 +5,6 @@ beside the event and sent again unless the event is shown shortened.
 """
 
 from foldline.dialects.openai_chat.messages import (
-    make_user_event,
     parse_completion,
     parse_message,
     parse_tool,
@@ -22,7 +21,6 @@ __all__ = [
     "encode_blocks",
     "encode_request",
     "list_faults",
-    "make_user_event",
     "parse_completion",
     "parse_message",
     "parse_tool",

@@ -39,6 +39,7 @@ from foldline.dialects.json_slices import (
     find_fields,
     list_of,
     shaped_bytes,
+    str_of,
 )
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_chat import messages, validate, write
@@ -128,8 +129,7 @@ class ChatDialect(Dialect):
     def read_thought(self, body: Json) -> str:
         delta = _find_delta(body)
         # Servers that speak as OpenAI does show reasoning under one of these names.
-        said = delta.get("reasoning_content") or delta.get("reasoning")
-        return said if isinstance(said, str) else ""
+        return str_of(delta.get("reasoning_content") or delta.get("reasoning"))
 
     # Messages of clients
 
@@ -249,8 +249,8 @@ _CONTEXT = re.compile(
 _QWEN = "This is the Qwen Code. We are setting up the context for our chat."
 
 
-"""What qwen tells before the user's first words, in blocks or a message of their own: the date, and
-the files that are there. When a conversation is continued it is written anew, or left out."""
+"""The context of qwen before the user's first words, in blocks or a message of its own: the date,
+and the files that are there. When a conversation is continued it is written anew, or left out."""
 
 
 def _normalise_message(body: Mapping[str, Any]) -> Json:

@@ -30,7 +30,6 @@ from foldline.core.parts import (
     Thought,
     Tool,
     calls_of,
-    replace_surrogates,
 )
 from foldline.dialects.json_slices import (
     Json,
@@ -132,11 +131,6 @@ _STOPS: dict[str, Stop] = {
     "insufficient_system_resource": "cut",
 }
 _REASONING = ("reasoning", "reasoning_content")
-
-
-def make_user_event(text: str) -> UserSaid:
-    """Make a user's event from plain text."""
-    return UserSaid((Text(replace_surrogates(text)),))
 
 
 def parse_message(given: Mapping[str, Any], *, saw: int | None = None) -> Event:

@@ -5,7 +5,6 @@ as it came: where the neutral form would lose something, its own JSON is kept be
 sent again unless the event is shown shortened.
 """
 
-from foldline.dialects.openai_responses.items import kind_of
 from foldline.dialects.openai_responses.messages import (
     make_user_event,
     parse_items,
@@ -16,12 +15,7 @@ from foldline.dialects.openai_responses.messages import (
 )
 from foldline.dialects.openai_responses.stream import ResponsesAssembly
 from foldline.dialects.openai_responses.validate import list_faults
-from foldline.dialects.openai_responses.write import (
-    DIALECT,
-    ENCODER,
-    encode_blocks,
-    encode_request,
-)
+from foldline.dialects.openai_responses.write import DIALECT, ENCODER, encode_blocks, encode_request
 
 __all__ = [
     "DIALECT",
@@ -29,7 +23,6 @@ __all__ = [
     "ResponsesAssembly",
     "encode_blocks",
     "encode_request",
-    "kind_of",
     "list_faults",
     "make_user_event",
     "parse_items",

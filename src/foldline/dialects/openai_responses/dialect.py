@@ -42,6 +42,7 @@ from foldline.dialects.json_slices import (
     find_fields,
     list_of,
     shaped_bytes,
+    str_of,
 )
 from foldline.dialects.openai import VENDOR
 from foldline.dialects.openai_responses import compaction, messages, validate, write
@@ -150,12 +151,10 @@ class ResponsesDialect(Dialect):
         return str(body.get("type")).startswith("response.")
 
     def read_delta(self, body: Json) -> str:
-        said = body.get("delta") if body.get("type") in _WORDS else None
-        return said if isinstance(said, str) else ""
+        return str_of(body.get("delta") if body.get("type") in _WORDS else None)
 
     def read_thought(self, body: Json) -> str:
-        said = body.get("delta") if body.get("type") in _REASONING else None
-        return said if isinstance(said, str) else ""
+        return str_of(body.get("delta") if body.get("type") in _REASONING else None)
 
     # Compactions that clients ask for
 
