@@ -22,13 +22,14 @@ from pool import summed
 from foldline.core import rules
 from foldline.core.parts import render_parts
 from foldline.core.request import Request, render
-from foldline.core.view import load, spine_at
+from foldline.core.view import load
 from foldline.dialects.base import list_dialects
 from foldline.testing import Conversation, play, steps
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "dialects"))
+sys.path += [str(Path(__file__).parents[1] / "tests" / one) for one in ("dialects", "support")]
 
 import jury
+from spine_at import spine_at
 
 EARLIER = 4
 

@@ -19,7 +19,7 @@ from foldline.core.names import format_handle
 from foldline.core.parts import Fact
 from foldline.core.spine import FoldAt
 from foldline.lab.kept_names import KeptShare
-from foldline.lab.replay import Replayed, Step
+from foldline.lab.replay import Replayed, ReplayStep
 from foldline.lab.words import words_of
 
 DEPTHS = (25, 75, 150)
@@ -172,7 +172,7 @@ class _Believer:
         self._folds: dict[int, Folded] = {}
         self._standing: tuple[int, ...] = ()
 
-    def add_step(self, step: Step) -> None:
+    def add_step(self, step: ReplayStep) -> None:
         """A request, with the folds that were made for it."""
         for fold in step.folds:
             (put,) = (one.edit for one in fold.change.put if isinstance(one, FoldAt))
@@ -181,7 +181,7 @@ class _Believer:
             self._standing = tuple(one.edit for one in segments if isinstance(one, FoldAt))
 
     def collect_file_states(
-        self, call: int, step: Step, *, known: Callable[[Folded, Fact], bool] | None = None
+        self, call: int, step: ReplayStep, *, known: Callable[[Folded, Fact], bool] | None = None
     ) -> dict[str, State]:
         """The state of every file that the request tells of."""
         files: dict[str, State] = {}
