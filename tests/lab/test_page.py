@@ -44,7 +44,7 @@ def session(name: str, turns: int) -> Recorded:
 def told():
     cases = [
         Case(session(name, turns), PRICES, 200_000, source=EVIL, priced_as=EVIL)
-        for name, turns in ((EVIL, 60), ("short", 2))
+        for name, turns in ((EVIL, 120), ("short", 2))
     ]
     todo = make_tasks(cases, ["steady", "thrifty", "sliding"], narratives=True)
     return build_comparison(cases, [run_task(one) for one in todo], narratives=True)

@@ -109,7 +109,7 @@ MOMENT = "foldline.core.edits.fold.span"
 @pytest.mark.parametrize(
     ("module", "line", "instead"),
     [
-        (MOMENT, "cost=rule.alpha * cost", "cost=0.0"),
+        (MOMENT, "growth=estimate_growth(view), cost=cost", "growth=0.0, cost=cost"),
         (MOMENT, "if gain < max(rule.gain, rule.gain_share * request):", "if False:"),
         (MOMENT, 'if cache == "cold" and request >= rule.floor:', "if True:"),
         ("foldline.core.plan", 'is_full = pressure == "hard" or is_crowded', "is_full = True"),

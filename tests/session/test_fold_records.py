@@ -1,6 +1,7 @@
 """A fold's record: when, which turns, how much smaller, by whom and at what price."""
 
 import time
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -9,6 +10,7 @@ from folding import goals, settled
 import foldline
 from foldline.core import log
 from foldline.core.log import Folded, UsageReported
+from foldline.core.policy import STEADY
 from foldline.core.tokens import MESSAGE, count_tokens
 from foldline.models.catalog import resolve_model
 from foldline.testing import ScriptedModel
@@ -32,7 +34,7 @@ def test_m12_a_record_has_time_turns_sizes_and_ratio():
     """M-12, P3-05 to P3-08, P1-31: the ratio is the span's tokens by the handoff's."""
     begun = time.time()
     with foldline.open(":memory:", model="m", window=3_000, reserve=100) as s:
-        talk(s, 30)
+        talk(s, 60)
         records = s.history.folds()
         made = [(seq, one) for seq, one in s.history.events() if isinstance(one, Folded)]
         turns = s.history.turns()
@@ -107,7 +109,8 @@ def test_no_fold_no_record_and_an_undone_one_stays():
 
 
 def test_a_trimmed_log_has_no_times_of_what_is_erased():
-    with foldline.open(":memory:", model="m", window=3_000, reserve=100) as s:
+    often = replace(STEADY, rest=0.80)  # small folds, and old ones beside them
+    with foldline.open(":memory:", model="m", window=3_000, reserve=100, policy=often) as s:
         talk(s, 30)
         assert s.history.trim() > 0
         records = s.history.folds()

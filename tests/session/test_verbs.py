@@ -336,7 +336,7 @@ def test_a_cold_cache_is_a_cheap_moment(tmp_path):
     """R-46: after a long pause nothing is cached any more, so folding costs no cache; also known after a restart."""
     path = str(tmp_path / "chat.db")
     with foldline.open(path, model="claude-sonnet-4-5", session="one") as s:
-        for turn in range(12):
+        for turn in range(17):
             s.add(f"turn {turn}")
             s.request()
             s.add({"role": "assistant", "content": "long answer " * 1_500})

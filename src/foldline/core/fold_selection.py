@@ -22,7 +22,6 @@ from foldline.core.view import View
 _LEAST_GAIN = 0.05  # of room: the least gain of a fold that is not needed to fit
 _HYSTERESIS = 0.85  # of the size at which a fold is forced: it must not be forced again at once
 _BELOW_HARD = 0.92  # of that size: what a fold must come down to, if any can
-_REST_PAID = 0.45  # of room that a forced fold leaves at least where tokens cost
 _UNKNOWN_MESSAGES = 1_000  # that a model of unknown window may be sent
 _NEWEST = 0.5  # of room: the most for a handoff in which the user's newest messages stay whole
 _MOST_FILLED = 0.9  # of its share: a handoff below that leaves room for a longer tail
@@ -204,7 +203,7 @@ def _iterate_forced_folds(
     """Yield folds, gentlest first: span by span, each from a full handoff down to its frame."""
     policy = facts.policy
     share = budget.convert_to_estimate(budget.room * policy.handoff)
-    rest = min(budget.convert_to_estimate(_measure_rest(budget, facts)), int(limit * _HYSTERESIS))
+    rest = min(budget.convert_to_estimate(budget.room * policy.rest), int(limit * _HYSTERESIS))
     spans = fold.iterate_fold_spans(
         view,
         tail=rest - share,
@@ -225,14 +224,6 @@ def _iterate_forced_folds(
         yield draft.build_fold(share)
         caps = {share // 2, share // 4, min(share - 1, span.tokens // 2), 0}
         yield from (draft.build_fold(cap) for cap in sorted(caps, reverse=True))
-
-
-def _measure_rest(budget: Budget, facts: Facts) -> float:
-    """Measure what a forced fold leaves: more where tokens are free or few than where they cost."""
-    full, rule = budget.room * facts.policy.rest, facts.policy.priced
-    if rule is None or facts.prices.free:
-        return full
-    return min(full, max(budget.room * _REST_PAID, rule.floor - budget.system - budget.tools))
 
 
 def _build_with_longer_tail(
@@ -302,6 +293,13 @@ def find_paying_fold(
     return edit, soon if edit is None else None
 
 
+def measure_fold_floor(view: View, limits: Limits, facts: Facts) -> int:
+    """Measure the fewest tokens of a request that is folded although it fits."""
+    rule = facts.policy.priced
+    floor = min(rule.floor, limits.window // 2) if rule else 0
+    return max(floor // 2 if view.list_folds() else floor, facts.fold_from)
+
+
 def _find_fold_moment(
     view: View, budget: Budget, facts: Facts, *, handoff: int | None = None
 ) -> fold.Moment | None:
@@ -316,7 +314,7 @@ def _find_fold_moment(
         view,
         replace(
             rule,
-            floor=budget.convert_to_estimate(max(rule.floor, facts.fold_from)),
+            floor=budget.convert_to_estimate(measure_fold_floor(view, budget.limits, facts)),
             gain=budget.convert_to_estimate(rule.gain),
         ),
         prices=prices,
@@ -334,7 +332,7 @@ def _find_next_cut(view: View, budget: Budget, facts: Facts) -> rules.Cut | None
     if facts.policy.priced is None or facts.now:
         return fold.find_cut_before_tail(view, facts.policy.tail)
     cuts = rules.cut_points(view)
-    tail = _measure_rest(budget, facts) - budget.room * facts.policy.handoff / 2
+    tail = budget.room * (facts.policy.rest - facts.policy.handoff / 2)
     return fold.choose_cut_within(view, cuts, budget.convert_to_estimate(tail)) if cuts else None
 
 

@@ -34,10 +34,11 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
-from foldline.core.parts import Part, Text, Thought, text_of
+from foldline.core.parts import Call, Part, Text, Thought, text_of
 from foldline.core.policy import Policy
 from foldline.core.request import Pressure, Report, Request, build_report, render
 from foldline.core.spine import Range, has_overlap
+from foldline.core.tokens import count_parts
 from foldline.core.view import View
 
 __all__ = [
@@ -276,8 +277,9 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
             room = measure_message_room(view, budget)
             event = clip_event(event, how="both", most=room, count=count, recall=recall)
         case ToolReturned(call_id):
-            tool = view.tool_of(call_id)
-            wanted = policy.clipping(tool)
+            call = view.find_answered_call(call_id)
+            tool = call.name if call else ""
+            wanted = policy.clipping(tool, reads=call is not None and _is_read(event, call, policy))
             cap = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
             free = inf
             if not _surely_fits(event, budget, of=budget.room * (policy.hard - policy.handoff / 2)):
@@ -299,6 +301,15 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
         case _:
             pass
     return [event, *notes]
+
+
+def _is_read(event: ToolReturned, call: Call, policy: Policy) -> bool:
+    """True if a result is larger than others may be, and is files that a shell has shown."""
+    if not policy.clips or count_parts(event.parts) <= policy.clip.tokens:
+        return False
+    from foldline.core.ledger.entries import only_shows_files  # noqa: PLC0415 - few are so large
+
+    return only_shows_files(call)
 
 
 def _surely_fits(event: UserSaid | ToolReturned, budget: Budget, *, of: float) -> bool:

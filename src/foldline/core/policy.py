@@ -84,9 +84,8 @@ class Priced:
     tail: Tail
     """What stays verbatim behind such a fold."""
     floor: int = 0
-    """The fewest tokens of a request that is folded."""
-    alpha: float = 1.0
-    """A factor on the cost of a fold: 1 folds at the cheapest moment, more folds later."""
+    """The fewest tokens of a request that is folded, at most half the window; once something is
+    folded, half of that."""
     inside_turn: float = 1.25
     """A factor on the size at which to fold inside a turn."""
     when_cold: float = 1.2
@@ -182,35 +181,39 @@ class Policy:
         """Whether folds that would pay wait for the threshold: the user wrote that number."""
         return self.soft is not None and self.soft_of == "window"
 
-    def clipping(self, tool: str) -> Clipping:
-        """Return how results of a tool are clipped, whatever its server and spelling."""
+    def clipping(self, tool: str, *, reads: bool = False) -> Clipping:
+        """Return how results of a tool are clipped, whatever its server and spelling.
+
+        With `reads`, a call of any tool that only shows files is clipped as a reader's.
+        """
         plain = tool.rpartition("__")[2].rpartition(".")[2].replace("_", "").lower()
-        return self.clips.get(tool) or self.clips.get(plain) or self.clip
+        own = self.clips.get(tool) or self.clips.get(plain)
+        return own or (self.clips.get(_READERS[0]) if reads else None) or self.clip
 
 
-# A file that was read in full is what the user talks about next: 17 such results held half of all
-# result tokens of a recorded session.
 _UNCLIPPED = Clipping(1_000_000_000, "ends")  # a quarter of room is still the limit
 _READERS = (
     *("cat", "fsread", "notebookread", "open", "openfile", "read", "readfile", "readmanyfiles"),
     *("readmultiplefiles", "readtextfile", "view", "viewfile"),
 )
+# What a model has asked for it shall see: a result is whole unless it fills the window.
+_WHOLE = Clipping(25_000, "ends")
+_FILES = dict.fromkeys(_READERS, _UNCLIPPED)
 STEADY = Policy(
     name="steady",
     hard=1.0,
-    rest=0.80,
     handoff=0.55,
-    clip=Clipping(2_500, "ends"),
-    clips=dict.fromkeys(_READERS, _UNCLIPPED),
+    clip=_WHOLE,
+    clips=_FILES,
     narrative=800,
-    priced=Priced(tail=Tail(least=4, groups=7, tokens=5_000), floor=28_000, ledger=0.18),
+    priced=Priced(tail=Tail(least=4, groups=7, tokens=5_000), floor=48_000, ledger=0.18),
 )
 THRIFTY = Policy(
     name="thrifty",
     hard=1.0,
-    rest=0.80,
     handoff=0.55,
-    clip=Clipping(2_500, "ends"),
+    clip=_WHOLE,
+    clips=_FILES,
     priced=Priced(tail=Tail(groups=5, tokens=3_000), inside_turn=1.0, ledger=0.18),
 )
 # The papers' own numbers: they edit as their papers say, and cost what that costs.

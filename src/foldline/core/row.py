@@ -103,13 +103,13 @@ class ItemRow:
         """Whether a result with this id would be paired."""
         return self._find_open_call(call_id) is not None
 
-    def tool_of(self, call_id: str) -> str:
-        """Return the tool of the open call that a result with this id would answer, or ""."""
+    def find_answered_call(self, call_id: str) -> Call | None:
+        """Find the open call that a result with this id would answer."""
         shown = self._find_open_call(call_id)
         for item in reversed(self.items):
             if item.role == "model":
-                return next((c.name for c in calls_of(item.parts) if c.id == shown), "")
-        return ""
+                return next((call for call in calls_of(item.parts) if call.id == shown), None)
+        return None
 
     def _append_item(self, item: Item, *, last: int | None = None) -> None:
         """Append an item; `last` is the last event it stands for, if not its own."""

@@ -244,6 +244,14 @@ def classify_call(call: Call) -> Act:
     )
 
 
+def only_shows_files(call: Call) -> bool:
+    """True for a shell command that only shows files, such as `cat a.py | head -50`."""
+    name = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1]
+    words = set(_CAMEL.sub("_", name).lower().replace("-", "_").split("_"))
+    command = _find_command(_parse_arguments(call)) if words & _SHELLS else ""
+    return bool(command) and shell_commands.only_shows_files(command)
+
+
 def list_links(text: str) -> list[str]:
     """List the URLs in a text, each once."""
     return list(dict.fromkeys(url.rstrip(".,;:!?") for url in _URL.findall(text)))

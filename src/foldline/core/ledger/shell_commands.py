@@ -226,6 +226,17 @@ def list_touches(text: str, *, cwd: str = "") -> list[Touch]:
     return [touch for command in parse_commands(text, cwd=cwd) for touch in command.touches]
 
 
+def only_shows_files(text: str) -> bool:
+    """True if every command of a text shows files, or cuts what is shown; `cd` may be there."""
+    commands = [one for one in parse_commands(text) if one.words[:1] != ("cd",)]
+    kinds = {
+        _KNOWN.get(posixpath.basename(one.words[0]), ("",))[0] for one in commands if one.words
+    }
+    touches = [touch for command in commands for touch in command.touches]
+    only_read = bool(touches) and all(touch.state == "read" for touch in touches)
+    return only_read and all(one.words for one in commands) and kinds <= _SHOWS
+
+
 # Rows: kind | options that take a value / that may have one attached | commands.
 # `_LIST_TOUCHES` says what each kind does; `run` commands run the command that follows them.
 _TABLE = """
@@ -266,6 +277,7 @@ run | InPLdsaE max-args max-procs delimiter arg-file | xargs
 """
 _NONE, _UNSURE, _HOME = Word("", ("",)), Word("?", ("",)), Word("~", ("~",))
 _ROWS = [row.split("|") for row in _TABLE.strip().splitlines()]
+_SHOWS = {"read", "page", "program"}
 _KNOWN = {name: (row[0].strip(), row[1].strip(" ")) for row in _ROWS for name in row[2].split()}
 _PAIRS = {"arg", "argjson", "slurpfile", "rawfile"}  # options that take two values
 _RESERVED = {*["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac"], *"{}!"}

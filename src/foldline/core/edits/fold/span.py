@@ -1,8 +1,8 @@
 """Choose the span to fold, tell when a fold pays, and build the event that folds it.
 
-The cheapest size at which to fold is H = F + √(2·g·C/r), see `prices`, with C multiplied by the
-policy's patience (`alpha`). It is computed anew before every call from the tail, the user's words
-and the prices of that moment, so a cheap moment is used when it comes.
+The cheapest size at which to fold is H = F + √(2·g·C/r), see `prices`. It is computed anew
+before every call from the tail, the user's words and the prices of that moment, so a cheap moment
+is used when it comes.
 """
 
 from collections import Counter
@@ -91,7 +91,7 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
     tail = view.tokens - span.tokens - count_tokens_before(view, span)
     cost = fold_cost(prices, rewritten=handoff + tail, summary=told)
-    size = cheapest_size(prices, left=left, growth=estimate_growth(view), cost=rule.alpha * cost)
+    size = cheapest_size(prices, left=left, growth=estimate_growth(view), cost=cost)
     if cache == "cold" and request >= rule.floor:
         # Inside a turn the model still works with what it read: fold no sooner than it pays.
         return Moment(span, cap, "cold") if request >= size else None
