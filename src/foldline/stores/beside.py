@@ -11,7 +11,7 @@ from contextvars import copy_context
 from typing import Final, TypeVar
 
 T = TypeVar("T")
-LARGE: Final = 100_000
+LARGE: Final = 200_000
 """Bytes: from here on work on them is run beside the loop."""
 _HUGE = 2_000_000  # bytes
 _large, _huge = (ThreadPoolExecutor(1, f"foldline-{name}") for name in ("large", "huge"))
