@@ -84,7 +84,7 @@ class Approvals:
         self._store, self._name = store, Name(tenant, "")
         self._key = str(Path(root).resolve())
         self.ask = ask
-        """None if nobody can be asked: then only rules and modes allow anything."""
+        """None if no person can be asked: then only rules and modes allow actions."""
         self.mode = mode
         self.allow, self.deny = (*allow,), (*deny,)
         self._session: dict[str, float] = {}

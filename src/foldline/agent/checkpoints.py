@@ -3,7 +3,7 @@
     points = Checkpoints(folder, root)
     agent = Agent(session, model, tools=[points.watch_tool(tool) for tool in tools],
                   hooks=[points.begin_turn])
-    found = points.plan_undo()          # what would be restored, and what stands against it
+    found = points.plan_undo()          # what would be restored, and the conflicts
     points.restore_files(found)               # exactly: content, mode, deletions, creations, links
 
 `write` and `edit` say which file they change. A shell command may change any: the working folder is
@@ -12,7 +12,7 @@ compared before and after it. Not kept: what is in `.git`, `node_modules` and th
 stays, as it may be an old one moved. A folder that is too large to be compared is reported, and
 only the files that a command names are kept.
 
-A file that was changed by somebody else since, or between two calls of the turn, is a conflict.
+A file that was changed from outside since, or between two calls of the turn, is a conflict.
 Contents are kept in `folder`, readable by its owner only, and dropped once nothing needs them.
 """
 
@@ -66,7 +66,7 @@ class FileChange(msgspec.Struct, array_like=True):
     before: FileState
     after: FileState
     mixed: bool = False
-    """Whether somebody else changed it between two calls, or nobody knows who did."""
+    """True if it was changed from outside between two calls, or by an unknown writer."""
 
 
 class Checkpoint(msgspec.Struct):
@@ -96,7 +96,7 @@ class Restoring:
     changes: tuple[FileChange, ...]
     """Those that differ from what is there; `before` is what is restored."""
     conflicts: tuple[str, ...]
-    """Paths that somebody else has changed."""
+    """Paths that were changed from outside."""
     lost: tuple[str, ...]
     """Paths that stay as they are: what to restore, or what is there, is not kept."""
 
@@ -424,7 +424,7 @@ def _apply_changes(changes: Sequence[FileChange], read: Callable[[str], bytes]) 
                 path.unlink()
         except OSError as fault:
             if one.after.kind == "folder" and one.before.kind == "absent":
-                continue  # something of somebody else is in it
+                continue  # it holds files from outside
             yield f"{path}: {fault.strerror}"
     for one in by_depth:
         path = _to_path(one.path)

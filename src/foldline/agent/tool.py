@@ -46,7 +46,7 @@ output_watcher: ContextVar[Callable[[str], object] | None] = ContextVar("watcher
 
 
 def report_output(words: str) -> None:
-    """Show what a running tool has printed so far to whoever watches; the result is for the model.
+    """Show the output of a running tool so far to the user; the result is for the model.
 
     A tool that takes long calls it from within its `run`.
     """

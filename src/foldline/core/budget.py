@@ -35,8 +35,8 @@ _KNOWN_BETTER = 0.06  # of the bound of plain text, for each of the first three 
 _MOST_STRAIN = 3.0
 _NEAR = 0.3  # of room: above that an exact count is worth its time
 _LARGE_TOOLS = 0.20  # of the window: larger tools are worth a warning
-_MOST_KEPT = 8  # a reserve that nobody asked for is at most this part of the window
-_ANSWER = 0.5  # of what a threshold leaves of the window: the most for a reserve nobody asked for
+_MOST_KEPT = 8  # a default reserve is at most this part of the window
+_ANSWER = 0.5  # of what a threshold leaves of the window: the most for a default reserve
 _LEAST_ANSWER, _LEAST_PART = 2_000, 25  # tokens, and part of the window: no smaller reserve
 _LAST_CALL = 0.97  # of room: where a threshold above room takes effect
 
@@ -244,7 +244,7 @@ def limits(  # noqa: PLR0913 - whatever is known of a model
 def _choose_reserve(
     window: int, usual: int | None, *, threshold: float | None, margin: float
 ) -> int:
-    """Choose the reserve that nobody asked for: it leaves a threshold the room that it needs."""
+    """Choose the default reserve: it leaves a threshold the room that it needs."""
     if usual is not None:
         return min(usual, window // _MOST_KEPT)
     if threshold is None:
@@ -281,7 +281,7 @@ def apply_learned_window(limits: Limits, window: int | None) -> Limits:
 
 
 def measure_budget(view: View, limits: Limits) -> Budget:
-    """Measure the budget of a view as it stands."""
+    """Measure the budget of a view."""
     limits = apply_learned_window(limits, view.windows.get(view.model))
     # The larger ratio is the safe one: it allows fewer estimated tokens.
     ratio = max(view.learned.reset_after_edit().ratio, view.learned.ratio)

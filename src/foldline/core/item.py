@@ -110,7 +110,7 @@ def make_late_item(seq: int, event: ToolReturned, stub: str | None) -> Item:
 
 
 def make_lost_item(seq: int, call_id: str) -> Item:
-    """Make the result of a call that nobody answered."""
+    """Make the result of an unanswered call."""
     return make_item(seq, "result", (Text(LOST),), state="interrupted", call_id=call_id, ok=False)
 
 
@@ -150,7 +150,7 @@ def _name_of(part: Part) -> str:
 
 
 def format_speaker_tag(event: UserSaid, words: str) -> str:
-    """Format who speaks; words that look like a tag get one too, so nobody can pose as cron."""
+    """Format who speaks; words that look like a tag get one too, so no message can pose as cron."""
     author = " ".join(event.author.replace("[", "(").replace("]", ")").split())
     if event.speaker == "human" and not author and not words.lstrip().startswith(_TAGS):
         return ""

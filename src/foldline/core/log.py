@@ -117,7 +117,7 @@ class ToolReturned(_Event, frozen=True, omit_defaults=True, tag="tool_returned")
 
 
 class Interrupted(_Event, frozen=True, omit_defaults=True, tag="interrupted"):
-    """A call whose outcome nobody knows: closed for good, a late result becomes a notice."""
+    """A call with an unknown outcome: closed for good, a late result becomes a notice."""
 
     call_id: str
     reason: str = ""

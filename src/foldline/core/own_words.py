@@ -50,7 +50,7 @@ def strip_frames(printed: str) -> str:
 
 
 def _iterate_outside(text: str, begin: re.Pattern[str]) -> Iterator[str]:
-    """Yield what stands outside of blocks; one that does not end is none."""
+    """Yield the text outside of blocks; one that does not end is not a block."""
     at, endless = 0, set[str]()
     place = at
     while found := begin.search(text, place):

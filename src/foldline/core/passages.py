@@ -63,7 +63,7 @@ class Passage:
     end: int
     text: str
     is_pasted: bool = False
-    """Whether it stands between fences: what somebody pasted, not what they say of it."""
+    """True between fences: text that was pasted, not said."""
 
 
 def split_passages(text: str) -> list[Passage]:

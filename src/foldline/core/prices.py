@@ -76,7 +76,7 @@ class Prices:
 
 
 UNKNOWN = Prices(1.0, 0.10, 1.25, 5.0, assumed=True, is_known=False)
-"""Of a provider whose prices nobody has stated: what is weighed against what needs ratios alone."""
+"""Of a provider whose prices are unknown: what is weighed against what needs ratios alone."""
 FREE = replace(UNKNOWN, free=True)
 """Of a model on one's own machine."""
 

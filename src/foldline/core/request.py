@@ -85,7 +85,7 @@ class Report:
 
 
 def render(view: View) -> Request:
-    """Render the request that a view stands for."""
+    """Render the request of a view."""
     fixed = view.instructions
     shown = (*view.items, *view.waiting)
     return Request(view.model, fixed.parts, view.newest.tools, shown, fixed.native)

@@ -1,6 +1,6 @@
 """Items in the order they are shown.
 
-Every result stands behind its call, and a message that came during an answer stands behind it, so
+Every result follows its call, and a message that came during an answer follows that answer, so
 that it does not look answered.
 """
 
@@ -112,7 +112,7 @@ class ItemRow:
         return None
 
     def _append_item(self, item: Item, *, last: int | None = None) -> None:
-        """Append an item; `last` is the last event it stands for, if not its own."""
+        """Append an item; `last` is the last event it replaces, if not its own."""
         top = item.seq if last is None else last
         self.tops.append(max(top, self.tops[-1]) if self.tops else top)
         self.items.append(item)

@@ -188,7 +188,7 @@ def _find_entry(name: str) -> _Entry | None:
 
 
 def _last_part(name: str) -> str:
-    """Return a name without what stands before slashes; "gemini/2.5-flash" is gemini-2.5-flash."""
+    """Return a name without its prefixes before slashes; "gemini/2.5-flash" is gemini-2.5-flash."""
     return strip_google_prefix(name.lower()).rpartition("/")[2]
 
 

@@ -15,7 +15,7 @@ Heard: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class AnswerListener:
-    """A `Heard` that also gets the reasoning, and of calls that are made again."""
+    """A `Heard` that also gets the reasoning, and notes of repeated calls."""
 
     words: Heard
     thoughts: Callable[[str], object]

@@ -147,7 +147,7 @@ class Narrative:
     fault: str = ""
     """What failed, in a word: a kind of provider's error, or an exception's class.
 
-    Unlike `reason` it quotes nobody, so it may be logged."""
+    Unlike `reason` it quotes no message, so it may be logged."""
 
     @property
     def left_out(self) -> tuple[str, ...]:

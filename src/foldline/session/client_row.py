@@ -24,12 +24,12 @@ from foldline.dialects.client_messages import (
 
 EDITED = ("clipped", "masked", "folded")
 """States of items that show less than was said."""
-_OPEN = "open"  # stands for the digest of a message that is not over
+_OPEN = "open"  # instead of the digest of a message that is not over
 Said = UserSaid | ModelSaid | ToolReturned
 
 
 def is_said(event: Event) -> TypeGuard[Said]:
-    """Whether somebody said this: it is a client's message, or a part of one."""
+    """True for a client's message, or a part of one."""
     return isinstance(event, Said)
 
 

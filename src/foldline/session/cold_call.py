@@ -127,7 +127,7 @@ def _is_cold(live: Live, facts: Facts, seconds: float) -> bool:
 async def _compute_plan(live: Live, facts: Facts, view: View) -> Ready | None:
     """Plan a request; None if nothing makes it fit, or what it needs cannot be read.
 
-    Hooks are not asked: nobody wants to hear of a fold that is not made.
+    Hooks are not asked, as no fold is made.
     """
     prepared = live.prepared if live.prepared and live.prepared.is_valid_for(view.spine) else None
     facts = replace(facts, cache="cold", prepared=prepared)

@@ -102,7 +102,7 @@ class Live:
         self.owner = ""
         """The owner who claims a new session with its first event."""
         self.shared = False
-        """Whether somebody else closes the store."""
+        """True if the store is not closed with this log."""
         self.narrator: Narrator | None = None
         self.spending: Spending | None = None
         """The caps on calls and folds, if any."""
@@ -128,7 +128,7 @@ class Live:
 
     @property
     def lock(self) -> "Lock":
-        """Held by whoever decides and appends."""
+        """Taken to decide and append."""
         if self._lock is None:
             from asyncio import Lock  # noqa: PLC0415 - half of the time of an import
 
@@ -210,8 +210,8 @@ class Live:
 
         Without a message among them, it is the place of the last event.
 
-        With `once` they came from outside, perhaps a second time: they are written whoever holds
-        the session, and only if that key was never written before.
+        With `once` they came from outside, perhaps a second time: they are written without the
+        session's lease, and only if that key was never written before.
         """
         if once is not None:
             entering, _ = self.admit_events(events)

@@ -130,7 +130,7 @@ def log_narrative(name: Name, narrative: "Narrative", model: str) -> None:
 
 
 def warn_of_assumed_window(model: str, window: int) -> None:
-    """Warn that nobody knows a model's window; once per model and process."""
+    """Warn that a model's window is unknown; once per model and process."""
     if model in _assumed or len(_assumed) >= _MODELS:
         return
     _assumed.add(model)

@@ -89,7 +89,7 @@ def _simplify_text(text: str) -> str:
 
 
 def _has(hit: _ReadHit, phrase: str) -> bool:
-    # Where a script puts no blanks between words, a phrase stands inside of a run of letters.
+    # Where a script puts no blanks between words, a phrase is inside of a run of letters.
     return (phrase if phrase.isascii() else phrase.strip()) in hit.plain
 
 
@@ -112,7 +112,7 @@ def _join_others(hits: list[_ReadHit], words: str, asked: int | None) -> list[Fo
 
 
 def _join_same(hits: Iterable[_ReadHit]) -> list[FoundMessage]:
-    """Join messages with the same words: the newest stands for all of them."""
+    """Join messages with the same words: the newest is kept."""
     kept: dict[str, FoundMessage] = {}
     for found, text, plain in hits:
         one = kept.get(plain)

@@ -42,7 +42,7 @@ async def heal_refusal(live: Live, fault: Fault, plan: Callable[[Facts], Awaitab
         refused, facts = _find_newest_request(live), await find_smaller(live, fault)
         if facts is None:
             return None
-        # Without a count nobody knows how far the newest messages alone are too large.
+        # Without a count it is unknown how far the newest messages alone are too large.
         first = not fault.count
         for cuts in (first, not first):
             tried = await _cut_newest_messages(live) if cuts else facts

@@ -6,7 +6,7 @@
 Terminal, bot, scheduler, worker, session API, relay and `wrap` all use it. The first that says
 something wins:
 
-    policy              the command line; whoever made the session, if they named one; the settings;
+    policy              the command line; the session's maker, if they named one; the settings;
                         what the session was left with
     window, reserve     the command line; what the session was left with; the settings, if they name
                         this model or none
@@ -42,7 +42,7 @@ ClientOf: TypeAlias = Callable[[str], Model]
 Prepare: TypeAlias = Callable[[Live], Awaitable[None]]
 _log = logging.getLogger("foldline.session")
 GIVEN = "policy_given"
-"""In a session's log: whether whoever made the session named its policy."""
+"""In a session's log: true if the session's maker named its policy."""
 
 
 def resolve_session_settings(
@@ -97,7 +97,7 @@ def _resolve_policy(settings: Settings, model: str, recorded: Mapping[str, Setti
 
 
 def _find_provider(model: str) -> str:
-    """Return what stands before the model's name and a slash, else the vendor who is asked."""
+    """Return the prefix before the slash of the model's name, else its vendor's name."""
     before, slash, _ = model.partition("/")
     return before if slash else choose_model_dialect(model).vendor.name if model else ""
 
@@ -109,7 +109,7 @@ def _strip_provider(model: str) -> str:
 def make_preparation(settings: Settings, client_of: ClientOf) -> Prepare | None:
     """Make the function that gives an opened log its narrator; None if no summarizer is set.
 
-    For sites that ask nobody by default. `client_of` opens a model by its name; the word `model`
+    For sites without a default summarizer. `client_of` opens a model by its name; the word `model`
     in the settings means the session's own.
     """
     if "summarizer" not in settings.values or NO_MODEL in settings.summarizer:

@@ -1,4 +1,4 @@
-"""Sessions in a store that somebody else closes: opened, held while changed, and listed.
+"""Sessions in a store that stays open: opened, held while changed, and listed.
 
 A log names its own model and settings. Listing reads rows and loads no views.
 """
@@ -132,7 +132,7 @@ async def wait_and_hold_session(
     async with AsyncExitStack() as stack:
         while True:
             try:
-                # Under the lock: this reads what others wrote, and nobody else may do so then.
+                # Under the lock: this reads what others wrote, one reader at a time.
                 async with seen.live.lock:
                     await stack.enter_async_context(hold_stored_session(seen, seconds=seconds))
                 break

@@ -1,11 +1,11 @@
 """Narratives prepared ahead of folds: asked for in the background, kept in the side table.
 
     prepared     by spine: its narrative, or that there is none
-    preparing    by spine: a claim of whoever asks a model for it now
+    preparing    by spine: the claim of the process that asks a model now
     piece        finished pieces of a long span's narrative
-    narrator     how often it failed in a row, why, and until when nobody is asked
+    narrator     how often it failed in a row, why, and until when no model is asked
 
-A plan takes what is prepared or does without, so a slow model delays nobody. `Narrator` is the
+A plan takes what is prepared or does without, so a slow model delays no request. `Narrator` is the
 port: `Preparing` asks in this process, `fold_queue.Deferring` leaves it to a worker.
 """
 
@@ -75,7 +75,7 @@ _MARGIN = 30.0  # seconds that a claim outlives its work
 
 
 class State(msgspec.Struct, frozen=True):
-    """Failures in a row, the last one's reason, and until when nobody is asked."""
+    """Failures in a row, the last one's reason, and until when no model is asked."""
 
     failures: int = 0
     reason: str = ""
@@ -140,7 +140,7 @@ async def _ask_for_narrative(
         stopped = held is not None and held.value == _STOPPED
         return Narrative("skipped", "it was interrupted; it is asked again in half a minute"
                          if stopped else "another process is asking for it")  # fmt: skip
-    pause: float | None = _MARGIN  # after an interruption nobody asks again at once
+    pause: float | None = _MARGIN  # after an interruption no process asks again at once
     try:
         prefix = await _find_sent_prefix(live, ask)
         events = fold.select_source_events(
@@ -169,7 +169,7 @@ async def _ask_for_narrative(
 async def _record_outcome(
     store: Store, name: Name, ask: fold.Ask, narrative: Narrative, before: State
 ) -> None:
-    """Keep the outcome; an empty one too, so that nobody asks for it again."""
+    """Keep the outcome; an empty one too, so that it is not asked for again."""
     outcome = narrative.outcome
     if outcome == "failed":
         failures = before.failures + 1

@@ -1,4 +1,4 @@
-"""What calls took, summed by hour and by who asked which model: for whoever pays.
+"""The usage of calls, summed by hour, owner and model, for bills.
 
     recorder = UsageRecorder(store)                  # one for each process
     recorder.add("acme", UsageGroup("alice", "laptop", "claude-opus-4-6"), sums)   # in memory

@@ -48,7 +48,7 @@ NAMES = ("foldline.toml", "foldline.yaml", "foldline.yml")
 FILE = "file://"
 _REPOSITORY = (".git", ".hg")
 _PACKAGE = ("go.mod", "package.json", "pyproject.toml", "Cargo.toml")
-_MOST = 1_000_000  # bytes: nobody writes a longer settings file
+_MOST = 1_000_000  # bytes: more than any settings file has
 _PART = r"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
 _NAME = rf"({_PART}(?:\s*\.\s*{_PART})*)"
 _TABLE = re.compile(rf"\s*\[\[?\s*{_NAME}\s*\]")
@@ -428,7 +428,7 @@ class _Layers:
         both = [name for name in _SHARES if name in self.said]
         weak = {min(both, key=lambda name: self.said[name].rank)} if len(both) > 1 else set[str]()
         if any(self.said[name].rank >= _PROFILE for name in both):
-            # The profile's own goes first, whoever's model it is.
+            # The profile's own goes first, for models of every provider.
             weak |= {name for name in self.said if _PROVIDERS.fullmatch(name)}
         return weak
 

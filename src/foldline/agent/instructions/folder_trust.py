@@ -2,7 +2,7 @@
 
     trust = Trust(store)                     # answers are kept in the store's side table
     await trust.load()
-    trust.is_trusted(path, sha)              # asks nobody, only looks
+    trust.is_trusted(path, sha)              # does not ask, only looks
     await trust.allow_file(path, sha)        # this text and no other
     await trust.allow_folder(folder)         # everything in it, also when it changes: by path only
 

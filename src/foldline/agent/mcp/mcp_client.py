@@ -219,7 +219,7 @@ class _Run:
 
     def __init__(self) -> None:
         self.ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        # Retrieved once: asyncio warns about an exception that nobody has seen.
+        # Retrieved once: asyncio warns about an exception that was never retrieved.
         self.ready.add_done_callback(lambda ready: ready.exception())
         self.stirred, self.settled = asyncio.Event(), asyncio.Event()
         self.changed = self.ended = self.left = False
@@ -311,7 +311,7 @@ class Joined:
         task = asyncio.get_running_loop().create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
-        # Retrieved once: asyncio warns about an exception that nobody has seen.
+        # Retrieved once: asyncio warns about an exception that was never retrieved.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             done, _ = await asyncio.wait({task}, timeout=self.server.seconds + _STOPPING)

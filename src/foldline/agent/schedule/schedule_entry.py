@@ -6,7 +6,7 @@
 
 Every time before `next` is fired, missed or claimed; there is no fourth. A claim names the time it
 fires. When it expires, another worker fires that time again under the same key, however late:
-nobody knows whether the message was written, and under its key it is written once.
+it is unknown whether the message was written, and under its key it is written once.
 
 When clocks change, as in Debian's cron:
 - Fixed hours and minutes come once: a time the clock leaps over comes at the first minute after
@@ -335,7 +335,7 @@ def render_run_message(entry: ScheduleEntry, claim: Claim) -> str:
 
 
 def make_run_key(entry: ScheduleEntry, at: datetime) -> str:
-    """Make a run's idempotency key: a log takes it once, whoever writes it."""
+    """Make a run's idempotency key: a second append with it is ignored."""
     return f"cron:{entry.name}:{at:%Y-%m-%dT%H:%M:%SZ}"
 
 

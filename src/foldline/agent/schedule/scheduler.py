@@ -219,7 +219,7 @@ class Scheduler:
         return True
 
     async def _append_message(self, entry: ScheduleEntry, words: str, once: str) -> int:
-        """Append a message to a session's log, once, whoever holds it; returns its place."""
+        """Append a message to a session's log, once, without its lease; returns its place."""
         session = await open_stored_session(
             self.schedules.store,
             Name(self.schedules.tenant, entry.session),

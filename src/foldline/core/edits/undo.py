@@ -28,7 +28,7 @@ def undo_edit(view: View, seq: int, edit: Edit) -> Undone:
     # What was said since the edit followed words that change again now.
     since = (Range(seq + 1, view.head),) if seq < view.head else ()
     later = [at for at, event in view.held.items() if at > seq and isinstance(event, Edit)]
-    if later:  # among other edits nobody can tell which signed thoughts hold: drop all behind it
+    if later:  # among other edits it is unknown which signed thoughts hold: drop all behind it
         since = (Range(change.span.lo, view.head),)
     back = Change(
         span=change.span,

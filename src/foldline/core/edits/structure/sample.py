@@ -39,7 +39,7 @@ class Printed:
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
         if not self.lines[-1]:
-            self.lines.pop()  # nothing stands behind the last line end
+            self.lines.pop()  # there is no line after the last line end
         self._is_coloured = "\x1b" in text
         self.text = _COLOURS.sub("", text) if self._is_coloured else text
 
