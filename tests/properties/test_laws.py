@@ -112,7 +112,7 @@ def check_caught(mutant, dialect, package):
             return True
         return False
 
-    with broken(f"{package}.{module}", line, instead):
+    with broken(module if "." in module else f"{package}.{module}", line, instead):
         assert any(is_broken(number) for number in range(200))
 
 
@@ -122,9 +122,9 @@ OWN_MUTANTS = [
     (laws.valid, "write", "if len({*own}) < len(own) or not self._item_ids.isdisjoint(own):", "if False:"),
     (laws.valid, "write", "            if own in self._call_ids:\n", "            if False:\n"),
     (laws.valid, "write", "    if written == came:\n", "    if True:\n"),
-    (laws.valid, "read", "if any(type_of(item) in paired and not call_id_of(item) for item in items):", "if False:"),
+    (laws.valid, "messages", "if any(type_of(item) in paired and not call_id_of(item) for item in items):", "if False:"),
     # Law 4: the beginning of the input left out, as a server with `truncation: auto` does.
-    (laws.still, "write", "_iterate_groups(request.items):", "_iterate_groups(request.items[-6:]):"),
+    (laws.still, "write", "in iterate_groups(request.items):", "in iterate_groups(request.items[-6:]):"),
     # Law 5: bytes that another process would write otherwise.
     (laws.same, "write", 'body: Json = {"model": request.model, **parameters}',
      'body: Json = {"model": request.model, "user": str(id(request)), **parameters}'),
@@ -174,7 +174,7 @@ STEP_MUTANTS = [
     (laws.valid, "write", "left.pop(0) if left else {}", "{}"),
     (laws.valid, "steps", "case Text(words) | Gap(words) if words.strip():", "case Text(words) | Gap(words):"),
     (laws.valid, "steps", "arguments = kinds.wrap_arguments(part.arguments)", "arguments = part.arguments"),
-    (laws.valid, "write", "return find_last_answer(view, DIALECT) is not None", "return False"),
+    (laws.valid, "foldline.dialects.google", "return find_last_answer(view, self.name) is not None", "return False"),
     # Law 4: the beginning of the input left out.
     (laws.still, "write", "for item in request.items:", "for item in request.items[-6:]:"),
     # Law 5: bytes that another process would write otherwise.
