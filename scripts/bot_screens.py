@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false, reportArgumentType=false
 """Take the pictures of docs/how-to/telegram.md anew: a real bot at the double, as on a telephone.
 
     .venv/bin/python scripts/bot_screens.py          # writes docs/pictures/telegram-*.{svg,png}

@@ -1,4 +1,3 @@
-# pyright: basic
 """The pages docs/reference/api*.md: the public names, as the source tells of them.
 
 Knows which names are public and in which order they are read. Everything that is said of them is
