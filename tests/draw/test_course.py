@@ -327,7 +327,7 @@ def test_what_nobody_counted_is_told_as_estimated():
     assert (drawn.steps[0].input, drawn.counted) == (900, False)
     assert "tokens estimated" in words.render_course_subtitle(drawn)
     both = drawn_of([*events, user("and?"), model("no"), UsageReported(input=5, output=1)])
-    assert "tokens reported for 1 calls, else estimated" in words.render_course_subtitle(both)
+    assert "tokens reported for 1 call, else estimated" in words.render_course_subtitle(both)
     assert "cache not reported" in course_svg(drawn)
 
 

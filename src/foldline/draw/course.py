@@ -231,7 +231,8 @@ def render_course_subtitle(drawn: Course) -> str:
     counted = sum(step.counted for step in drawn.steps)
     source = "reported by the provider"
     if counted < calls:
-        source = f"reported for {counted:,} calls, else estimated" if counted else "estimated"
+        known = f"reported for {format_count(counted, 'call')}, else estimated"
+        source = known if counted else "estimated"
     name = clean_line(drawn.now.model) or "no model yet"
     policy = clean_line(drawn.now.policy)
     return f"{name} · policy {policy} · {format_count(calls, 'call')} · tokens {source}"

@@ -11,6 +11,7 @@ from foldline.apps.bot import approval_cards
 from foldline.apps.bot.bot_api import PREFIX, parse_session_name
 from foldline.apps.bot.html import format_usage, render_framed_text, render_plain_text
 from foldline.apps.bot.inbox import Update
+from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
 from foldline.draw import build_picture, draw_picture_svg, draw_picture_terminal, wording
 from foldline.draw.wording import clean_line, truncate_to_width
@@ -231,7 +232,7 @@ async def _send_history(chat: "Chat", _: CommandGiven) -> None:
         f"{truncate_to_width(clean_line(turn.words), _SHOWN)}"
         for turn in turns[-_TURNS:]
     ]
-    head = f"{len(turns)} turns; turn, tokens, first words of the last {len(rows)}:"
+    head = f"{format_count(len(turns), 'turn')}; turn, tokens, first words of the last {len(rows)}:"
     await chat.send_notice(
         render_framed_text(head, "\n".join(rows)) if rows else render_plain_text("No turn yet.")
     )
