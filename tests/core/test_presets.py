@@ -346,15 +346,16 @@ def say(number, tokens):
 
 
 @pytest.mark.parametrize(
-    ("window", "reports", "why"), [(64_000, True, "due"), (128_000, True, "due"), (128_000, False, "forced")]
+    ("window", "reports", "full", "why"),
+    [(64_000, True, 75, "due"), (128_000, True, 75, "due"), (128_000, False, 75, "due"), (128_000, False, 90, "forced")],
 )  # fmt: skip
 @pytest.mark.parametrize("size", [100, 500, 2_000])
-def test_classic_keeps_the_newest_words_whole(size, window, reports, why):
+def test_classic_keeps_the_newest_words_whole(size, window, reports, full, why):
     """M-11, P1-27, P1-30: 20,000 tokens of them, none cut, in their order, in sight or quoted."""
     talk = Talk(CLASSIC, window=window)
     count = 20_000 // size
     said = [say(n, size) for n in range(count)]
-    answer = say("answer", (window * 75 // 100 - 20_000) // count)
+    answer = say("answer", (window * full // 100 - 20_000) // count)
     for words in said:
         talk.append(user(words), model(answer))
     if reports:
