@@ -63,6 +63,11 @@ def test_thinking_changes_only_for_a_fold_or_a_full_window(seed):
     laws.transparent(play_program(draw_program(seed)))
 
 
+def test_a_long_message_behind_a_call_that_broke_off_stays_in_its_session():
+    """It was taken for a compaction, and its answer was recorded without it once it was refused."""
+    laws.transparent(play_program(draw_program(710_748)))
+
+
 @pytest.mark.real
 def test_transparent_in_real_processes():
     """Law 9 through two processes over PostgreSQL, clients and programs at the same time."""

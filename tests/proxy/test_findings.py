@@ -317,6 +317,54 @@ def test_p16_claude_codes_own_compaction_is_whole_and_kept():
         assert one.session == main
 
 
+CALLED = {
+    "tool_calls": [
+        {"id": "one", "type": "function", "function": {"name": "Read", "arguments": '{"at":1}'}}
+    ]
+}
+
+
+@BOTH
+def test_a_message_behind_an_answer_that_was_left_out_is_no_compaction(path):
+    """Long, and the answer had only a call, which the client dropped when its user spoke."""
+    plan = {"said": "noted"}
+    with agent(path, lambda _: plan["said"], window=60_000, headers=CLAUDE) as one:
+        one.say(f"Begin. {WORDS}")
+        plan["said"] = CALLED
+        one.history.append({"role": "user", "content": "Read the lexer."})
+        one.send()
+        plan["said"] = "noted"
+        one.say(f"No, not that. {WORDS * 2}")
+        assert "unplanned" not in one.told
+        said = [event.parts[0].text for event in one.events() if isinstance(event, UserSaid)]
+        assert said == [each["content"] for each in one.history if each["role"] == "user"]
+
+
+def test_a_compaction_that_is_refused_for_its_length_is_recorded():
+    """It went whole; what is sent instead is planned as any request, with its words in the log."""
+    plan = {"said": "noted"}
+    with agent(MESSAGES, lambda _: plan["said"], window=20_000, limit=9_000, headers=CLAUDE) as one:  # fmt: skip
+        for turn in range(9):
+            one.say([{"type": "text", "text": f"Turn {turn}. {PAGE}"}])
+        main = one.session
+        assert one.sent == one.asked
+        last = {"type": "text", "text": "Read the lexer."}
+        one.history.append({"role": "user", "content": [last]})
+        one.send()
+        plan["said"] = SUMMARY
+        asks = [last, {"type": "text", "text": COMPACT * 10}]
+        one.history[-1] = {"role": "user", "content": asks}
+        one.hear(one.send())
+        assert (one.status, one.session) == (200, main)
+        assert one.provider.bodies[-2] == one.asked, "whole, and refused"
+        assert one.sent != one.asked
+        (said,) = [event for event in one.events() if isinstance(event, UserSaid) and len(event.parts) == 2]  # fmt: skip
+        assert said.parts[1].text == asks[1]["text"]
+        plan["said"] = "noted"
+        one.say("Go on.")
+        assert one.session == main, "what it answered is in its place"
+
+
 @BOTH
 def test_p16_opencodes_own_compaction_is_whole_and_kept(path):
     """Its summary is a model's message behind an invented question, and the newest turns stay."""

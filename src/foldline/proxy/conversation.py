@@ -713,8 +713,10 @@ class Conversation:
         if before is None or match.common != match.fresh:
             return False
         held = {**match.fetched, **self.live.view.held}
-        places = range(before.first, before.last + 1)
-        old = _collect_texts([held[seq] for seq in places if seq in held])
+        said = [held[seq] for seq in range(before.first, before.last + 1) if seq in held]
+        if any(isinstance(event, ModelSaid) for event in said):
+            return False  # only the answer is left out: the newest message is another
+        old = _collect_texts(said)
         at = request.chained[-1]
         if request.described[at].role != "user":
             return False

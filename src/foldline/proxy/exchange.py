@@ -12,6 +12,7 @@ import msgspec
 from foldline.core.cold_cache import ColdCall
 from foldline.core.log import Event, ModelSaid, UsageReported
 from foldline.core.parts import Part
+from foldline.core.plan import Facts
 from foldline.core.request import Report
 from foldline.dialects import base
 from foldline.dialects.json_slices import Splice, parse_object
@@ -308,14 +309,27 @@ class Exchange:
 
     async def _plan_retry(self, meant: Fault) -> PlannedRequest | None:
         conversation, request = self._flight.conversation, self._flight.request
-        if await refusals.learn_binding(conversation.live, meant):
-            return await conversation.heal_thinking(request)
-        smaller = await refusals.find_smaller(conversation.live, meant)
-        if smaller is None:
+        is_bound = await refusals.learn_binding(conversation.live, meant)
+        facts = self.live.facts if is_bound else await refusals.find_smaller(self.live, meant)
+        if facts is None:
             return None
+        if self.asked < 0:
+            return await self._plan_unrecorded(facts)
+        if is_bound:
+            return await conversation.heal_thinking(request)
         if meant.limit and meant.count and meant.count < meant.limit:  # the input alone fits
             return await conversation.heal_answer(request, meant.limit - meant.count - _SPARE)
-        return await conversation.heal_length(request, smaller)
+        return await conversation.heal_length(request, facts)
+
+    async def _plan_unrecorded(self, facts: Facts) -> PlannedRequest | None:
+        """Plan and record a request whose newest messages are not in the log yet."""
+        flight = self._flight
+        conversation, request = flight.conversation, flight.request
+        if conversation.busy:
+            return None  # the conversation went on meanwhile
+        conversation.busy, conversation.flight = True, flight
+        match = await conversation.match_request(request, known=1)
+        return await conversation.plan_request(request, match, facts)
 
     async def end_response(self) -> None:
         """Record the answer when the response is over or was abandoned."""
