@@ -29,6 +29,12 @@ HUGE = "".join(f"number {one}\n" for one in range(9_000))
 KEPT = "answer y or n; what you wrote is kept for afterwards"
 
 
+@pytest.fixture(autouse=True)
+def outside(tmp_path, monkeypatch):
+    """A folder without instructions: this repository has an AGENTS.md."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture
 def anyio_backend():
     return "asyncio"

@@ -92,7 +92,7 @@ def folder(tmp_path):
     """A long chat and a short one."""
     place = tmp_path / "chats"
     place.mkdir()
-    (place / "long.json").write_text(chat(50))
+    (place / "long.json").write_text(chat(50, 120))
     (place / "short.json").write_text(chat(2))
     return place
 

@@ -29,6 +29,12 @@ FOLDLINE = Path(sys.executable).with_name("foldline")
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(8) + (40).to_bytes(4, "big") + (30).to_bytes(4, "big")
 
 
+@pytest.fixture(autouse=True)
+def outside(tmp_path, monkeypatch):
+    """A folder without instructions: this repository has an AGENTS.md."""
+    monkeypatch.chdir(tmp_path)
+
+
 def to(provider, window=128_000):
     return "--model", "m", "--window", str(window), "--base-url", f"{provider.url}/v1"
 
