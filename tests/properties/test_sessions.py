@@ -60,6 +60,8 @@ STUCK = {
     "a fold by hand": ("ask 4 5, user 7 0, crash 1 5, instruct 3 3, fold 4 5", PLAN, "if fits and isinstance(edit, Folded)", "if False and isinstance(edit, Folded)"),
     # A model that counts what came last otherwise than what came before.
     "far off again": ("result 3 2, loop 3 8, large 1 6, tools 1 6, ask 0 5, ask 11 4, result 6 9, ask 3 6, user 2 5, ask 2 11, loop 10 0, ask 8 0, crash 5 4, again 0 10, steer 10 0", BUDGET, "int(plain * max(known, 0))", "int(plain * _KNOWN_BETTER * min(len(errors), 3))"),
+    # Messages that nobody has answered are folded with the same care as what was answered.
+    "unanswered in doubt": ("user 7 0, begun 4 6, loop 9 0, user 8 2, large 7 2, crash 6 4, large 0 8, large 9 9, steer 6 10, steer 7 5, doubled 4 0, large 11 7", PLAN, "edit = _find_safe_fold(view, budget, facts, unanswered=True)", "pass"),
 }  # fmt: skip
 
 

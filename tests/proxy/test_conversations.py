@@ -906,7 +906,7 @@ async def test_a_request_begins_with_the_one_before_unless_it_was_edited():
     thinking = {"type": "enabled", "budget_tokens": 1_024}
     client = Client(MESSAGES, thinking=thinking, max_tokens=2_000)
     before, folded, number = [], [], 0
-    for turn in range(6):
+    for turn in range(9):
         client.user(f"Turn {turn} begins.")
         for step in range(8):
             sent, is_edited = await think(proxy, client, number, calls=["c"] * (step < 7))

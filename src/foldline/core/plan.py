@@ -160,7 +160,9 @@ def _select_fold(
     if is_full:
         edit = fold_selection.find_forced_fold(view, budget, facts)
         if edit is None and (is_crowded or budget.used > budget.room):
-            edit = fold_selection.find_forced_fold(view, budget, facts, unanswered=True)
+            if not budget.fits and by_itself:
+                edit = _find_safe_fold(view, budget, facts, unanswered=True)
+            edit = edit or fold_selection.find_forced_fold(view, budget, facts, unanswered=True)
         return edit, None
     if facts.now or (by_itself and not early and _is_due(view, budget, policy)):
         return fold_selection.find_due_fold(view, budget, facts), None
@@ -169,21 +171,27 @@ def _select_fold(
     return fold_selection.find_paying_fold(view, budget, facts)
 
 
-def _find_safe_fold(view: View, budget: Budget, facts: Facts) -> Folded | Need | None:
+def _find_safe_fold(
+    view: View, budget: Budget, facts: Facts, *, unanswered: bool = False
+) -> Folded | Need | None:
     """Find a fold behind which the request fits even if all that is in doubt is large.
 
     Where no fold does that, return the smallest that was tried.
     """
+
+    def find(care: float) -> Folded | Need | None:
+        by = budget.shrink(care)
+        return fold_selection.find_forced_fold(view, by, facts, unanswered=unanswered)
+
     smallest: Folded | None = None
     for care in _CARES:
-        edit = fold_selection.find_forced_fold(view, budget.shrink(care), facts)
+        edit = find(care)
         if edit is None:
             break
         if isinstance(edit, Need) or measure_budget(after(view, [edit]), facts.limits).fits:
             return edit
         smallest = edit
-    folds = (fold_selection.find_forced_fold(view, budget.shrink(more), facts) for more in _MORES)
-    return smallest or next((edit for edit in folds if edit), None)
+    return smallest or next((edit for edit in map(find, _MORES) if edit), None)
 
 
 def _finish_plan(
