@@ -1,7 +1,12 @@
 """Work beside the event loop: few threads, and what is huge delays nothing that is smaller."""
 
 import asyncio
+import subprocess
+import sys
 import threading
+from time import monotonic
+
+import pytest
 
 from foldline.stores.beside import LARGE, run_beside
 
@@ -54,5 +59,41 @@ def test_work_that_nobody_waits_for_is_not_begun():
         await first
         await run_beside(lambda: None, size=HUGE)
         assert not began
+
+    asyncio.run(run())
+
+
+GIVES_UP = """
+import asyncio, sys, time
+from foldline.stores.beside import run_beside
+
+async def run():
+    async with asyncio.timeout(0.2):
+        await run_beside(lambda: time.sleep(60), size=int(sys.argv[1]))
+
+try:
+    asyncio.run(run())
+except TimeoutError:
+    print("given up")
+"""
+
+
+@pytest.mark.parametrize("size", [LARGE, HUGE])
+def test_work_that_was_given_up_does_not_keep_its_process_alive(size, timed):
+    """A drain has a deadline; a thread of long work must not hold the exit beyond it."""
+    begun = monotonic()
+    ended = subprocess.run(
+        [sys.executable, "-c", GIVES_UP, str(size)],
+        capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "given up\n", "")
+    assert monotonic() - begun < timed(5.0)
+
+
+def test_a_fault_of_the_work_is_raised_where_it_is_awaited():
+    async def run():
+        with pytest.raises(ZeroDivisionError):
+            await run_beside(lambda: 1 / 0)
+        assert await run_beside(lambda: "goes on") == "goes on"
 
     asyncio.run(run())

@@ -11,4 +11,5 @@ search_terms    The terms that a text is indexed and searched by
 shared_indexing Indexes for searches: once for all that wait for it
 side_values     Changes a value that other processes change too
 sqlite          SQLite through apsw: `:memory:` for tests and scripts, one file for a person
+work_thread     A thread that waits for the disk, or computes for long
 """

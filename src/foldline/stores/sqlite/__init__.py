@@ -1,7 +1,6 @@
 """SQLite through apsw: `:memory:` for tests and scripts, one file for a person.
 
 connection    One connection to a SQLite file
-disk_thread   The thread that waits for the disk
 retention     Lists, owners, holds, trimming, retention and erasure
 schema        The tables of a SQLite file, and its migrations
 session_rows  Appends, reads, forks, leases, side values and search
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from types import CoroutineType
 
     from foldline.stores.shared_indexing import SharedIndexing
-    from foldline.stores.sqlite.disk_thread import DiskThread
+    from foldline.stores.work_thread import WorkThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,7 +76,7 @@ class SqliteStore:
             raise BadInput(f"{path!r} cannot be opened as a store: {fault}") from fault
         self._path, self._closed = path, False
         self._indexing: SharedIndexing | None = None
-        self._waiting: DiskThread | None = None
+        self._waiting: WorkThread | None = None
         self._process = os.getpid()
         self._in_memory = path == ":memory:"
 
@@ -145,9 +144,9 @@ class SqliteStore:
         if self._in_memory:
             return work()
         if self._waiting is None:
-            from foldline.stores.sqlite.disk_thread import DiskThread  # noqa: PLC0415 - asyncio: half of the time of an import
+            from foldline.stores.work_thread import WorkThread  # noqa: PLC0415 - asyncio: half of the time of an import
 
-            self._waiting = DiskThread(self.db.join_transactions)
+            self._waiting = WorkThread("foldline-disk", self.db.join_transactions)
             self.db.patience.is_left = self._waiting.doing.is_left
         return await self._waiting.run_job(work, joins=joins)
 

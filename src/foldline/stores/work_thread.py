@@ -1,14 +1,16 @@
-"""The thread that waits for the disk, so that no event loop does.
+"""A thread that waits for the disk, or computes for long, so that no event loop does.
 
-Jobs that wait together are written under one flush, and none is answered before it. An executor
-would work too, but its two futures and their locks cost 25 µs more per operation, a tenth of a fast
-disk's flush. Imported when the first job comes: asyncio takes half of the time of an import.
+It is a daemon: neither a session that was not closed nor work that was given up may keep its
+process alive, as the threads of an executor would. An executor's two futures and their locks also
+cost 25 µs more per operation, a tenth of a fast disk's flush. Writes that wait together are written
+under one flush, and none is answered before it. Imported when the first job comes: asyncio takes
+half of the time of an import.
 """
 
 import threading
 from asyncio import AbstractEventLoop, Future, get_running_loop
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -34,18 +36,17 @@ class Doing:
 
     def is_left(self) -> bool:
         """Whether nobody waits for them any more, so they need not be done."""
-        return bool(self.jobs) and all(map(_is_left, self.jobs))
+        return bool(self.jobs) and all(job.joins and job.done.cancelled() for job in self.jobs)
 
 
-class DiskThread:
+class WorkThread:
     """Runs jobs one after another, in the order they came."""
 
-    def __init__(self, together: Together) -> None:
+    def __init__(self, name: str, together: Together = nullcontext) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self.doing = Doing()
-        # A daemon: a session that nobody closed must not keep its process alive.
         args = (self._jobs, together, self.doing)
-        threading.Thread(target=_run_queue, args=args, name="foldline-disk", daemon=True).start()
+        threading.Thread(target=_run_queue, args=args, name=name, daemon=True).start()
 
     async def run_job(self, work: Callable[[], R], *, joins: bool = False) -> R:
         """Run work in the thread and wait for its result."""
@@ -62,11 +63,6 @@ class DiskThread:
         self.stop()
 
 
-def _is_left(job: _Job) -> bool:
-    """Whether its caller was cancelled: then it is not written behind their back."""
-    return job.joins and job.done.cancelled()
-
-
 def _run_queue(jobs: "SimpleQueue[_Job | None]", together: Together, doing: Doing) -> None:
     ahead: list[_Job | None] = []
     while (job := ahead.pop() if ahead else jobs.get()) is not None:
@@ -80,7 +76,8 @@ def _run_queue(jobs: "SimpleQueue[_Job | None]", together: Together, doing: Doin
                 batch.append(more)
             else:
                 ahead.append(more)
-        doing.jobs = batch = [one for one in batch if not _is_left(one)]
+        # What was given up is not begun, nor written behind its caller's back.
+        doing.jobs = batch = [one for one in batch if not one.done.cancelled()]
         for one, result, fault in _run_batch(batch, together) if batch else ():
             try:
                 one.loop.call_soon_threadsafe(_set_outcome, one.done, result, fault)
