@@ -1,6 +1,7 @@
 """The default: nothing is folded below its floor unless forced, and results arrive whole."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,11 @@ from hypothesis import strategies as st
 from mutants import broken
 
 from foldline.core.budget import limits, measure_budget
+from foldline.core.fold_selection import explain_folding
 from foldline.core.log import ModelSaid
 from foldline.core.parts import Call
-from foldline.core.plan import Facts, Ready
-from foldline.core.policy import STEADY, THRIFTY
+from foldline.core.plan import Facts, Ready, admit
+from foldline.core.policy import PRESETS, STEADY, THRIFTY
 from foldline.core.prices import FREE, Prices
 from foldline.core.tokens import count_parts
 from foldline.testing import Planned, calls, model, result, user
@@ -69,6 +71,71 @@ def test_the_floor_catches(line, instead):
     run()
     with broken(FLOOR, line, instead), pytest.raises(AssertionError):
         run()
+
+
+NUMBER = r"([\d,]+)"
+
+
+def find_number(pattern, text):
+    found = re.search(pattern, text)
+    return int(found[1].replace(",", "")) if found else None
+
+
+def plan_keeps_the_rule(name, window, prices):
+    """It folds from where the rule says, and shows results whole up to where it says."""
+    policy = PRESETS[name]
+    most = limits(window, None, usual=policy.reserve, margin=policy.margin, threshold=policy.threshold)  # fmt: skip
+    facts = Facts(most, policy, prices, cache="cold")
+    talk = Planned(facts, user("Begin."))
+    rule = explain_folding(talk.view, facts)
+    assert f"{window:,}" in rule
+    least = find_number(rf"below {NUMBER} tokens", rule)
+    whole = find_number(rf"whole up to {NUMBER} ", rule)
+    talk.add(calls("c"))
+    line = "This one is in stock, and so are all of the others.\n"
+    each = len(line) if "bytes" in rule else count_parts(result("c", line * 500).parts) / 500
+    for share, is_whole in ((0.97, True), (1.03, False)):
+        arrived = result("c", line * int(share * whole / each))
+        assert (admit(talk.view, arrived, facts)[0].clip is None) == is_whole
+    talk.add(result("c", "short"), model("Done."))
+    for turn in range(200):
+        talk.add(user(f"Task {turn}: " + rows(turn, window // 300)))
+        before = measure_budget(talk.view, most)
+        made = talk.plan()
+        if not isinstance(made, Ready) or made.folded or made.report.due:
+            break
+        talk.ask(made)
+        talk.add(model("Done."))
+    is_full = not before.fits or before.used > 0.85 * before.room
+    if not policy.folds:
+        assert not isinstance(made, Ready)
+    elif least is None:
+        assert is_full == ("when the window is full" in rule)
+    else:
+        assert least <= before.request <= 1.25 * least + 3_000
+    return rule
+
+
+SAID = [(name, 100_000, prices) for name in PRESETS for prices in (PAID, FREE)]
+
+
+@pytest.mark.parametrize(("name", "window", "prices"), SAID)
+def test_the_rule_that_is_said_is_the_one_that_is_kept(name, window, prices):
+    plan_keeps_the_rule(name, window, prices)
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "instead", "case"),
+    [
+        (FLOOR, "return max(floor // 2 if view.list_folds() else floor, facts.fold_from)", "return 9_000", ("steady", PAID)),
+        (FLOOR, "starts[ending] = max(fixed + min(dues), facts.fold_from)", "starts[ending] = 9_000", ("classic", PAID)),
+        (FLOOR, "if policy.priced and not facts.prices.free:", "if policy.priced:", ("steady", FREE)),
+        ("foldline.core.plan", "measure_result_cap(budget, wanted.tokens)", "2_500", ("steady", PAID)),
+    ],
+)  # fmt: skip
+def test_the_rule_catches(module, line, instead, case):
+    with broken(module, line, instead), pytest.raises(AssertionError):
+        plan_keeps_the_rule(case[0], 100_000, case[1])
 
 
 def results_are_whole(policy, window, sizes):

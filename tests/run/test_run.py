@@ -260,6 +260,7 @@ def test_the_first_run_says_what_is_stored(place):
     first, second = (unwrap(run(place, "true").stderr) for _ in range(2))
     assert "word for word, readable by you alone; keys pass through and are stored nowhere" in first
     assert "word for word" not in second
+    assert all("Nothing is folded below 48,000 tokens" in said for said in (first, second))
     assert "foldline: no call of a model was seen" in second
     store = place / "home" / ".local/share/foldline/sessions.db"
     assert oct(store.stat().st_mode & 0o777) == "0o600"

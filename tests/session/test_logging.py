@@ -53,8 +53,8 @@ def _everything(caplog, monkeypatch):
 
 
 def lines(caplog, level, words=""):
-    """The messages of a level that hold some words."""
-    found = (one for one in caplog.records if one.name.startswith("foldline"))
+    """The messages of a level that hold some words, all but how each session is folded."""
+    found = (one for one in caplog.records if one.name.startswith("foldline") and one.funcName != "log_folding_rule")  # fmt: skip
     return [one.getMessage() for one in found if one.levelname == level and words in one.getMessage()]  # fmt: skip
 
 
@@ -94,6 +94,14 @@ async def test_every_fold_is_one_line(caplog):
         for fold in made
     ]
     assert lines(caplog, "WARNING") == []
+
+
+async def test_from_where_on_a_session_is_folded_is_one_line(caplog):
+    async with opened(session="alpha") as s:
+        await talk(s, 2)
+        rule = s.report.rule
+    said = [one for one in caplog.records if one.funcName == "log_folding_rule"]
+    assert [(one.levelname, one.getMessage()) for one in said] == [("INFO", f"alpha: {rule}")]
 
 
 async def test_a_cut_of_what_nobody_has_answered_is_a_warning(caplog):

@@ -337,6 +337,11 @@ def estimate_conversation(view: View) -> int:
     return view.tokens + sum(item.tokens for item in view.waiting)
 
 
+def measure_result_cap(budget: Budget, most: int) -> int:
+    """Measure how large a result may arrive whole: a policy's most, and a quarter of room."""
+    return min(most, max(budget.room // 4, 1))
+
+
 def measure_result_room(view: View, budget: Budget, *, hard: float, handoff: float) -> int:
     """Measure the room for the next result, beside what no fold could remove."""
     kept = (*view.items[rules.find_protected_start(view) :], *view.waiting)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from foldline.core import rules
-from foldline.core.budget import Budget, Limits, measure_budget
+from foldline.core.budget import Budget, Limits, measure_budget, measure_result_cap
 from foldline.core.edits import fold
 from foldline.core.log import Event, Folded
 from foldline.core.parts import calls_of
@@ -298,6 +298,34 @@ def measure_fold_floor(view: View, limits: Limits, facts: Facts) -> int:
     rule = facts.policy.priced
     floor = min(rule.floor, limits.window // 2) if rule else 0
     return max(floor // 2 if view.list_folds() else floor, facts.fold_from)
+
+
+def explain_folding(view: View, facts: Facts) -> str:
+    """Explain from where on `plan` folds what fits, why, and up to where results are whole."""
+    policy, limits, budget = facts.policy, facts.limits, measure_budget(view, facts.limits)
+    tiers, fixed = compute_tiers(budget, policy), budget.system + budget.tools
+    ending = {"auto": "at the end of a turn", "ask": "with your consent"}.get(policy.start)
+    starts: dict[str, int] = {}
+    if policy.priced and not facts.prices.free:
+        why = "when reading them again would cost more than a fold"
+        delay = fixed + tiers["soft"] if policy.delays else 0
+        starts[why] = max(measure_fold_floor(view, limits, facts), delay)
+    if ending and policy.turns is not None:
+        starts[f"after {policy.turns} turns"] = facts.fold_from
+    if ending and (dues := [one for one in (tiers.get("soft"), policy.fill) if one is not None]):
+        starts[ending] = max(fixed + min(dues), facts.fold_from)
+    early = {why: at for why, at in starts.items() if at < fixed + tiers["hard"]}
+    least = min(early.values(), default=0)
+    whys = [why if at == least else f"{why} above {at:,} tokens" for why, at in early.items()]
+    folded = f"old messages are folded {' or '.join(whys) or 'when the window is full'}"
+    window = f"{'an assumed ' if limits.source == 'default' else ''}{limits.window:,}"
+    if least:
+        rule = f"Nothing is folded below {least:,} tokens (of {window}); beyond, {folded}."
+    else:
+        rule = f"In a window of {window} tokens, {folded if policy.folds else 'nothing is folded'}."
+    clip, whole = policy.clip, f"{measure_result_cap(budget, policy.clip.tokens):,} tokens"
+    most = f"{clip.lines.bytes:,} bytes" if clip.how == "lines" else whole
+    return f"{rule} Results are whole up to {most}. `policy` and `window` change this."
 
 
 def _find_fold_moment(

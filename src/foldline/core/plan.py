@@ -15,7 +15,13 @@ from typing import TypeAlias
 import msgspec
 
 from foldline.core import fold_selection, rules
-from foldline.core.budget import Budget, measure_budget, measure_message_room, measure_result_room
+from foldline.core.budget import (
+    Budget,
+    measure_budget,
+    measure_message_room,
+    measure_result_cap,
+    measure_result_room,
+)
 from foldline.core.edits import fold, mask
 from foldline.core.edits.clip import clip_event, clip_unanswered
 from foldline.core.edits.fold.ask import find_recall_tool, is_recall_name
@@ -288,7 +294,7 @@ def admit(view: View, event: Event, facts: Facts) -> list[Event]:
             call = view.find_answered_call(call_id)
             tool = call.name if call else ""
             wanted = policy.clipping(tool, reads=call is not None and _is_read(event, call, policy))
-            cap = budget.convert_to_estimate(min(wanted.tokens, max(budget.room // 4, 1)))
+            cap = budget.convert_to_estimate(measure_result_cap(budget, wanted.tokens))
             free = inf
             if not _surely_fits(event, budget, of=budget.room * (policy.hard - policy.handoff / 2)):
                 free = measure_result_room(view, budget, hard=policy.hard, handoff=policy.handoff)

@@ -69,6 +69,8 @@ class Report:
     """Such as a reserve that is too large, or tools that take a fifth of the window."""
     clipped: tuple[int, ...] = ()
     """The messages that nobody has answered and that are sent cut, as the window holds no more."""
+    rule: str = ""
+    """From where on old messages are folded, why, and what changes that; sessions say it."""
 
     @property
     def total(self) -> int:

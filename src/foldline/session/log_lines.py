@@ -1,6 +1,7 @@
 """The lines that sessions log, at the logger `foldline.session`.
 
-    INFO      a fold, a fork, a learned window, a healed refusal, a narrative with lines left out
+    INFO      from where on a new session is folded, a fold, a fork, a learned window, a healed
+              refusal, a narrative with lines left out
     WARNING   a message that is cut because the window holds no more of it, a vetoed fold,
               a narrative that failed or was rejected, an assumed window, a prompt that its
               server has cut, a request without a field that was asked for
@@ -10,12 +11,15 @@ A line names sessions, models and sizes, and never says what was said. It holds 
 provider or a summarizer either: these may quote a message.
 """
 
+import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from foldline.core.fold_selection import Facts, explain_folding
 from foldline.core.log import Clipped, Event, Folded, ServerTruncated, UserSaid, WindowLearned
 from foldline.core.names import format_handle
 from foldline.core.parts import Clip
+from foldline.core.view import View
 from foldline.errors import FoldlineError, Overflow
 from foldline.stores.base import Name
 
@@ -66,6 +70,12 @@ def log_events(name: Name, events: Sequence[Event]) -> None:
                 )  # fmt: skip
             case _:
                 pass
+
+
+def log_folding_rule(name: Name, view: View, facts: Facts) -> None:
+    """Log from where on a session is folded; without `logging`, no INFO line is read."""
+    if "logging" in sys.modules:
+        _get_logger().info("%s: %s", _clean_text(name.session), explain_folding(view, facts))
 
 
 def log_fork(name: Name, to: str, at: int) -> None:

@@ -29,7 +29,11 @@ from foldline.dialects.model_names import write_model_name
 from foldline.errors import BadHandle, BadInput, BrokenView, Erased, FormatError, Overflow
 from foldline.session.client_row import digest_shown, read_row
 from foldline.session.log_handle import Live
-from foldline.session.log_lines import warn_of_assumed_window, warn_of_dropped_fields
+from foldline.session.log_lines import (
+    log_folding_rule,
+    warn_of_assumed_window,
+    warn_of_dropped_fields,
+)
 from foldline.stores import event_log
 
 _GO_ON = "[nothing new was said; go on]"
@@ -155,6 +159,8 @@ async def plan_next_request(live: Live, facts: Facts, *, view: View | None = Non
     seen = view or live.view
     if facts.limits.source == "default" and seen.model not in seen.windows:
         warn_of_assumed_window(seen.model, facts.limits.window)
+    if seen.asked < 0:
+        log_folding_rule(live.name, seen, facts)
     return await live.passes.plan_allowed_folds(
         lambda one: _plan_until_ready(live, one, seen), facts, seen.model
     )

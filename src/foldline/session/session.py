@@ -15,6 +15,7 @@ from foldline.core import log
 from foldline.core import spine as spines
 from foldline.core.budget import apply_learned_window, measure_budget
 from foldline.core.edits.fold import Loss
+from foldline.core.fold_selection import explain_folding
 from foldline.core.log import (
     Event,
     Instructed,
@@ -410,9 +411,9 @@ class AsyncSession:
     @property
     def report(self) -> Report:
         """How the window is used: by the last request, or by what would be sent now."""
-        return self.live.report or build_report(
-            self.live.view, measure_budget(self.live.view, self.live.facts.limits)
-        )
+        view, facts = self.live.view, self.live.facts
+        found = self.live.report or build_report(view, measure_budget(view, facts.limits))
+        return replace(found, rule=explain_folding(view, facts))
 
     @property
     def metadata(self) -> dict[str, Setting]:

@@ -192,6 +192,7 @@ def _print_start(desk: Desk, launch: Launch, serving: PrivateGateway, *, is_firs
     else:
         kept = desk.where.replace(f"{Path.home()}/", "~/", 1)
         _print_wrapped(f"gateway at {serving.url}; conversations in {kept}")
+        _print_wrapped(*filter(None, [serving.find_rule()]))
     if is_first and not serving.is_plain:
         _print_wrapped(
             "they are kept there word for word, readable by you alone; keys pass through and are "

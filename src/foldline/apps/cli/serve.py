@@ -19,7 +19,10 @@ from foldline.apps.cli.config import ConfigOption, ProfileOption, SetOption, par
 from foldline.apps.cli.context import StoreOption, TenantOption, make_desk
 from foldline.apps.cli.output import clean_line, print_lines, print_remark
 from foldline.apps.cli.serve_workers import Supervisor, build_worker_command
-from foldline.apps.run.private_gateway import follow_parent
+from foldline.apps.run.private_gateway import RULE, follow_parent
+from foldline.core.fold_selection import explain_folding
+from foldline.core.spine import Spine
+from foldline.core.view import load
 from foldline.errors import BadInput
 from foldline.proxy.conversations import Conversations
 from foldline.settings.fields import CAPS, GATEWAY
@@ -281,6 +284,7 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
         pages=(lambda pool: PagesApp(pool, sign_ins)) if has_pages else None,
     )
     where = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    facts = current.build_relayed_facts("", tenant=mine.tenant)
     kept = "none (--plain): every request goes out as it came" if plain else mine.where
     asks = ours.describe() if ours is not None else "providers' keys pass through"
     print_lines(
@@ -297,6 +301,7 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
         *_show_proxies(of_gateway),
         f"sessions  {clean_line(kept)}",
         *([] if plain else [f"policy    {said.policy.name}  {_describe_origin(said)}".rstrip()]),
+        *([] if plain else [f"{RULE}{explain_folding(load(Spine(), {}, head=-1), facts)}"]),
         f"keys      {asks}",
         f"limits    {_describe_limits(said)}",
         *([] if token is None else [f"token     {token.reveal()}  for {where}/sessions"]),

@@ -30,6 +30,7 @@ from foldline.apps.cli.output import (
     wrap_text,
 )
 from foldline.core import log, recall
+from foldline.core.fold_selection import explain_folding
 from foldline.core.names import format_count
 from foldline.core.parts import calls_of, render_parts
 from foldline.core.view import shape
@@ -244,9 +245,11 @@ async def context(  # noqa: PLR0913 - one for each way to look
     look = Look(policy=policy, window=window, model=model)
     async with desk.open_store() as store:
         seen = await open_named_session(store, desk.tenant, name)
-    drawn = build_picture(*apply_look(seen, look))
+    view, facts = apply_look(seen, look)
+    drawn, rule = build_picture(view, facts), explain_folding(view, facts)
     written = write_picture(draw_picture_svg(drawn), vector=vector, pixels=pixels)
-    body = {"session": seen.live.name.session, **encode_picture(drawn), "written": written}
+    body = {"session": seen.live.name.session, **encode_picture(drawn), "rule": rule}
+    body["written"] = written
     across = width or measure_terminal()
     desk.print_answer(
         body,
@@ -254,6 +257,7 @@ async def context(  # noqa: PLR0913 - one for each way to look
             [f"wrote {one}" for one in written]
             or [
                 *draw_picture_terminal(drawn, across, colour=has_colours()).splitlines(),
+                *wrap_text(rule, title="rule    "),
                 *_render_advice(drawn, seen),
             ]
         ),

@@ -29,6 +29,7 @@ _LOOK_SECONDS = 0.05
 _ANSWER_SECONDS = 1.0  # a request waits at the socket, also for a gateway that dies before it is up
 _MOST_DEATHS = 3  # soon after a start: then requests are only relayed
 _SOON = 20.0  # seconds
+RULE = "rule      "  # begins the line that says from where on it folds
 _SHOWN = 12  # lines of its log in an error
 _NAMED_SECONDS = 10.0  # for a gateway elsewhere to answer at all
 _SAID = "foldline: "  # how a program of ours begins the line that says why it ends
@@ -206,6 +207,11 @@ class PrivateGateway:
     def read_log_end(self) -> str:
         """Return the last lines of what it printed."""
         return "\n".join(self._read_lines()[-_SHOWN:])
+
+    def find_rule(self) -> str:
+        """Find from where on it folds, in what it has printed; "" if it does not say."""
+        lines = self._read_lines()
+        return next((line.removeprefix(RULE) for line in lines if line.startswith(RULE)), "")
 
     def find_unplanned(self) -> str:
         """Find why it has only relayed a request: the newest reason in its log; "" if none."""
