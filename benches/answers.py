@@ -48,9 +48,9 @@ from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY
 from foldline.core.tokens import MESSAGE, count_tokens
 from foldline.lab.comparison import Interval, estimate_interval
+from foldline.lab.kept_names import words_of
 from foldline.lab.planted import PlantedFact, is_in_view, is_stale_alone, make_conversation
 from foldline.lab.policy_run import Planned
-from foldline.lab.words import words_of
 
 SYSTEM = "You are an operations assistant. Answer from the conversation."
 RESERVE, SHARE = 64, 0.94  # of the window that truncation fills

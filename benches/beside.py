@@ -27,7 +27,7 @@ from sessions import by_name
 from foldline.core.policy import STEADY, THRIFTY
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import CacheRules
-from foldline.lab.trials import Trial, run_trial
+from foldline.lab.comparison import Trial, run_trial
 
 WINDOW = 60_000
 SESSIONS = ("coding:0", "coding:1", "tau:0")

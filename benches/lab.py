@@ -48,13 +48,17 @@ from foldline.core.policy import (
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import CacheRules, rules_for
 from foldline.lab.bill.costs import build_cost_report
-from foldline.lab.comparison import estimate_interval
-from foldline.lab.fake_summarizer import Teller
+from foldline.lab.comparison import (
+    Trial,
+    TrialResult,
+    estimate_interval,
+    evaluate_contender,
+    run_trial,
+)
 from foldline.lab.kept_names import KeptShare
-from foldline.lab.policy_run import AsRecorded, Ours
+from foldline.lab.policy_run import AsRecorded, Ours, Teller
 from foldline.lab.recorded import Recorded, estimate_event_tokens
 from foldline.lab.replay import replay_session
-from foldline.lab.trials import Trial, TrialResult, evaluate_contender, run_trial
 from foldline.models.catalog import find
 
 WINDOW_TOKENS, ENDLESS = 200_000, 2_000_000

@@ -8,8 +8,8 @@ import from_source as source
 from from_source import cell, code, plain, table
 
 from foldline.apps.gateway.api import schemas as shapes
-from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.routes import ROUTES, Route
+from foldline.apps.gateway.api.sessions_api import build_openapi_document
 
 WORDS = """What `/sessions/openapi.json` says, on one page. What a turn is, how streams and keys
 work, who sees which session and what each status means is told in [Sessions over HTTP](http.md).

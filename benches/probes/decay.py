@@ -20,8 +20,7 @@ from foldline.core.parts import Call, Text
 from foldline.core.plan import Facts, Ready
 from foldline.core.policy import STEADY, Policy, Tail
 from foldline.core.spine import Range
-from foldline.lab.fake_summarizer import Teller
-from foldline.lab.policy_run import Planned
+from foldline.lab.policy_run import Planned, Teller
 
 MERGING: Policy = replace(
     STEADY, name="merging", merging="all", priced=None, narrative=1_500, tail=Tail(groups=2)

@@ -18,9 +18,8 @@ from foldline.core.log import Folded, ModelSaid
 from foldline.core.names import format_handle
 from foldline.core.parts import Fact
 from foldline.core.spine import FoldAt
-from foldline.lab.kept_names import KeptShare
+from foldline.lab.kept_names import KeptShare, words_of
 from foldline.lab.replay import Replayed, ReplayStep
-from foldline.lab.words import words_of
 
 DEPTHS = (25, 75, 150)
 """Calls since something was said: below the first, below the second, and so on."""

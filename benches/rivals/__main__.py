@@ -24,10 +24,10 @@ from sessions import by_name
 
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import CacheRules
+from foldline.lab.comparison import evaluate_replay
 from foldline.lab.kept_names import measure_retention
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import replay_session
-from foldline.lab.trials import evaluate_replay
 from rivals import READS
 from rivals.base import Everything, Peer
 

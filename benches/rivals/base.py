@@ -17,9 +17,9 @@ from foldline.core.log import Event, Instructed, ModelSaid, ToolReturned, UserSa
 from foldline.core.parts import Call, Part, Text, Tool, calls_of, spoken_text_of
 from foldline.core.tokens import MESSAGE, count_parts, count_tokens, count_tools
 from foldline.lab.bill.cache import Aside
+from foldline.lab.kept_names import words_of
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, ReplayPiece
-from foldline.lab.words import words_of
 
 SUMMARY = 500
 """Tokens of a scripted summary, where a library asks for no other size."""

@@ -10,7 +10,6 @@ import foldline
 from foldline.agent.instructions import (
     Instructions,
     Trust,
-    folder_trust,
     instruction_files,
     standing,
 )
@@ -284,7 +283,7 @@ def test_the_page_on_instructions_has_the_numbers_and_names_of_the_code():
         assert f"`{name}`" in DOCS
     assert f"{standing.TOKENS:,} tokens" in DOCS
     assert f"{standing.BYTES // 1024} KiB" in DOCS
-    assert f"about {folder_trust.TOKENS} tokens" in DOCS
+    assert f"about {standing.MEMORY_TOKENS} tokens" in DOCS
     assert f"{instruction_files.DEPTH} files deep and {instruction_files.FILES} in all" in " ".join(
         DOCS.split()
     )

@@ -11,8 +11,8 @@ from fake_telegram.messages import Refused
 
 from foldline.agent.tool import Intent, Tool, said
 from foldline.apps.bot.bot_api import CallPace
+from foldline.apps.bot.delivery import Inbox
 from foldline.apps.bot.html import render_plain_text
-from foldline.apps.bot.inbox import Inbox
 from foldline.apps.bot.telegram_chat import Chat
 from foldline.core.log import Excluded, Folded, ModelSaid, Pinned, ToolReturned, Undone, UserSaid
 from foldline.core.parts import Media, text_of

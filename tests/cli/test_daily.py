@@ -16,8 +16,8 @@ from foldline.agent.checkpoints import Checkpoints
 from foldline.agent.tools import own
 from foldline.apps.chat import chat_loop
 from foldline.apps.chat.approval_prompt import ask_approval
+from foldline.apps.chat.attachments import find_mentions, iterate_files_for
 from foldline.apps.chat.chat_parts import RecentSession
-from foldline.apps.chat.mentions import find_mentions, iterate_files_for
 from foldline.apps.cli import build_agent, first_run, saved_keys
 from foldline.apps.cli.build_agent import Wish
 from foldline.apps.cli.context import make_desk

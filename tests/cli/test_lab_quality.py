@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from foldline.lab.kept_names import iterate_strings
 from foldline.lab.planted import is_in_view, is_stale_alone
 from foldline.lab.quality import QualityRun, make_cases
-from foldline.lab.words import iterate_strings
 from foldline.testing.provider import Provider
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "measure-quality.md"

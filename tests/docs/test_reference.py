@@ -11,7 +11,7 @@ import pytest
 
 import foldline
 from foldline import errors
-from foldline.apps.gateway.api.document import build_openapi_document
+from foldline.apps.gateway.api.sessions_api import build_openapi_document
 from foldline.core import log
 
 ROOT = Path(__file__).parents[2]

@@ -23,9 +23,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from foldline.apps.gateway.api.api_call import STATUSES
-from foldline.apps.gateway.api.document import build_openapi_document
 from foldline.apps.gateway.api.routes import ROUTES
 from foldline.apps.gateway.api.schemas import AnsweredSchema
+from foldline.apps.gateway.api.sessions_api import build_openapi_document
 from foldline.testing import Provider
 
 EXAMPLES = int(os.environ.get("FOLDLINE_FUZZ", "6"))

@@ -14,8 +14,14 @@ from raw_upstream import Upstream, head
 
 from foldline.apps.cli.app import run_command
 from foldline.apps.gateway.api.routes import ROUTES as ROUTES_OF_SESSIONS
-from foldline.apps.gateway.api_keys import Keys, Secret, create_key, digest_of, resolve_client
-from foldline.apps.gateway.roles import ROLES
+from foldline.apps.gateway.api_keys import (
+    ROLES,
+    Keys,
+    Secret,
+    create_key,
+    digest_of,
+    resolve_client,
+)
 from foldline.apps.gateway.settings import GatewaySettings, must_be_closed, parse_upstreams
 from foldline.dialects import base
 from foldline.errors import BadInput, StoreFailed

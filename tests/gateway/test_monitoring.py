@@ -135,14 +135,14 @@ def test_every_series_of_the_rules_is_one_of_ours():
     """Those that nobody makes any more would never fire."""
     import re  # noqa: PLC0415
 
-    from foldline.apps.gateway import limit_metrics  # noqa: PLC0415
+    from foldline.apps.gateway import audit  # noqa: PLC0415
     from foldline.apps.gateway.audit import Figures  # noqa: PLC0415
     from foldline.session.usage_records import UsageSums  # noqa: PLC0415
 
     figures = Figures()
     figures.usage.add("acme", "m", UsageSums(errors={"rate": 1}))
     known = set(re.findall(r"^# TYPE (\w+) ", figures.render_metrics().decode(), re.MULTILINE))
-    known |= set(re.findall(r"^ +(foldline_\w+)", limit_metrics.__doc__, re.MULTILINE))
+    known |= set(re.findall(r"^ +(foldline_\w+)", audit.__doc__, re.MULTILINE))
     for file in ("rules.yml", "dashboard.json"):
         text = (FILES / file).read_text()
         named = set(re.findall(r"foldline_\w+", text)) - {"foldline_metrics"}

@@ -32,10 +32,10 @@ MUTANTS = {
     "a reader reads pages": (f"{PAGES}page_call.py", "has_it = visitor.words and (", "has_it = ("),
     "pages are anybody's": (f"{PAGES}page_call.py", "visitor.sees is None or head.owner == visitor.sees", "True"),
     "pages change what is shared": (f"{PAGES}page_call.py", "if not has_it and (to_change or not", "if not has_it and (not"),
-    "pages search all": (f"{PAGES}search_page.py", "owner = call.visitor, None if name else call.visitor.sees", "owner = call.visitor, None"),
-    "a reader searches pages": (f"{PAGES}search_page.py", "        call.must_read_words()", "        pass"),
+    "pages search all": (f"{PAGES}session_pages.py", "owner = call.visitor, None if name else call.visitor.sees", "owner = call.visitor, None"),
+    "a reader searches pages": (f"{PAGES}session_pages.py", "        call.must_read_words()", "        pass"),
     "anybody signs in anywhere": (f"{PAGES}access.py", 'if client.rights.reaches != "all" or ', "if "),
-    "cookies outlive keys": (f"{PAGES}local_pages.py", "        return await keys.identify(digest, anew=True)", "        found = await keys.identify(digest, anew=True)\n        known[digest] = found or known.get(digest)\n        return known[digest]"),
+    "cookies outlive keys": (f"{PAGES}pages_app.py", "        return await keys.identify(digest, anew=True)", "        found = await keys.identify(digest, anew=True)\n        known[digest] = found or known.get(digest)\n        return known[digest]"),
     "a relayed name is anybody's": ("proxy/conversations.py", "if not scope.owner or await self.store.claim(name, scope.owner) == scope.owner:", "if True:"),
 }  # fmt: skip
 """Checks that are taken out of the code, each by itself; those of the fleet are in tests/pages."""

@@ -16,7 +16,7 @@ from foldline.core.log import ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import count_names
 from foldline.core.parts import text_of
 from foldline.core.tokens import count_tokens
-from foldline.lab.words import words_of
+from foldline.lab.kept_names import words_of
 
 CAPS = (400, 800, 1_500, 2_500)  # tokens: few results of these sessions exceed the largest
 

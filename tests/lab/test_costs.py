@@ -28,9 +28,9 @@ from foldline.lab.bill.causes import (
     find_first_difference,
 )
 from foldline.lab.bill.costs import FOLDED, build_cost_report, sent_with_fronts
+from foldline.lab.comparison import evaluate_contender
 from foldline.lab.policy_run import AsRecorded
 from foldline.lab.recorded import Recorded, convert_imported
-from foldline.lab.trials import evaluate_contender
 from foldline.models.catalog import find
 
 PAID = {"opus45": 42.60, "sonnet45": 30.33}

@@ -13,10 +13,10 @@ from foldline.core.budget import limits
 from foldline.core.plan import Facts
 from foldline.core.policy import OFF, STEADY, THREE_LAYER, THRIFTY
 from foldline.core.prices import Prices
+from foldline.lab.kept_names import words_of
 from foldline.lab.policy_run import Ours
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, ReplayPiece, replay_session
-from foldline.lab.words import words_of
 
 PRICES = Prices(1.0, 0.10, 1.25, 5.0)
 SEED, SMALL = 7, {"calls": 100, "tokens": 60_000}

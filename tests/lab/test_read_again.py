@@ -6,7 +6,7 @@ from made.generated import generate_coding_session
 from foldline.core.policy import OFF, THRIFTY
 from foldline.core.prices import Prices
 from foldline.lab.bill.cache import CacheRules
-from foldline.lab.trials import Trial, run_trial
+from foldline.lab.comparison import Trial, run_trial
 
 RULES = CacheRules(Prices(3.0, 0.3, 3.75, 15.0))
 

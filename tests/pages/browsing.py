@@ -8,7 +8,7 @@ from urllib.parse import urlencode, urlsplit
 from foldline.apps.gateway import local_access
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.pages import SignIns
-from foldline.apps.pages.local_pages import LocalPages, check_local_token
+from foldline.apps.pages.pages_app import LocalPages, check_local_token
 from foldline.stores.encryption import CryptStore
 from foldline.stores.open_store import store_at
 

@@ -9,8 +9,7 @@ from logs import conversation, fold, write
 from foldline.apps.gateway.api.pool import Pool, PoolPlace
 from foldline.apps.gateway.api_keys import Keys, create_key
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
-from foldline.apps.pages.local_pages import make_sign_ins
-from foldline.apps.pages.pages_app import CHANGE, COMPUTE, READ, PagesApp
+from foldline.apps.pages.pages_app import CHANGE, COMPUTE, READ, PagesApp, make_sign_ins
 from foldline.stores.open_store import store_at
 
 POSTED = {"/fold": {}, "/undo": {}, "/pin": {"at": 2, "on": 1}, "/what-if": {"policy": "thrifty"}}

@@ -22,7 +22,7 @@ from foldline.apps.gateway.api_keys import Keys, create_key
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.apps.pages import access, fleet_pages, pages_app
 from foldline.apps.pages.fleet_sums import find_added
-from foldline.apps.pages.local_pages import make_sign_ins
+from foldline.apps.pages.pages_app import make_sign_ins
 from foldline.errors import StoreFailed
 from foldline.session.usage_records import (
     ADDED_SECONDS,

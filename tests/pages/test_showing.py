@@ -9,7 +9,7 @@ import pytest
 from browsing import opened, settled
 from logs import MODEL, asked, conversation, fold, write
 
-from foldline.apps.pages import logged_calls, search_page
+from foldline.apps.pages import logged_calls, session_pages
 from foldline.apps.pages.session_list import ORDERS, PER_PAGE
 from foldline.core.log import Masked, ModelSaid, Opened, ToolReturned, UsageReported, UserSaid
 from foldline.core.parts import Call, Clip, Gap, Stub, Text
@@ -353,7 +353,7 @@ async def searched(browser, **asked):
 
 def test_a_search_that_takes_long_is_told(monkeypatch):
     """The page comes at once, and what is found when it is; many at once are refused, not queued."""
-    monkeypatch.setattr(search_page, "_GOING", 3)
+    monkeypatch.setattr(session_pages, "_GOING", 3)
 
     async def work():
         async with opened() as browser:

@@ -13,8 +13,7 @@ from foldline.apps.gateway.api_keys import Keys, Secret, create_key
 from foldline.apps.gateway.settings import GatewaySettings, parse_upstreams
 from foldline.apps.pages import access
 from foldline.apps.pages.access import SignIns
-from foldline.apps.pages.local_pages import check_local_token, make_sign_ins
-from foldline.apps.pages.pages_app import PagesApp
+from foldline.apps.pages.pages_app import PagesApp, check_local_token, make_sign_ins
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
 

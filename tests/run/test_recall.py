@@ -13,9 +13,8 @@ from scripted import start_provider
 from test_real_agents import AGENTS, FOLDLINE, make_environment
 from upstream import prompt_of
 
-from foldline.apps.run import agent_recall
-from foldline.apps.run.agent_recall import RecallServer, add_agent_recall
-from foldline.apps.run.agent_setups import Launch
+from foldline.apps.run import agent_setups
+from foldline.apps.run.agent_setups import Launch, RecallServer, add_agent_recall
 
 ADDRESS = "postgresql://me:secret@host/talks"
 ADDED = ("claude", "codex", "opencode")
@@ -75,7 +74,7 @@ def test_others_have_the_gateways_own_tool(server, agent):
 def test_without_the_extra_the_gateway_offers_its_tool_and_says_what_more_there_is(
     server, monkeypatch
 ):
-    monkeypatch.setattr(agent_recall, "find_spec", lambda _: None)
+    monkeypatch.setattr(agent_setups, "find_spec", lambda _: None)
     made = add_agent_recall("claude", Launch(), server)
     assert (made.arguments, made.environment) == ((), {})
     assert "pip install 'foldline[mcp]'" in made.remarks[0]

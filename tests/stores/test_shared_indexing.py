@@ -6,7 +6,7 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foldline.stores.shared_indexing import SharedIndexing
+from foldline.stores.beside import SharedIndexing
 
 
 class Backlog:

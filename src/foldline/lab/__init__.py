@@ -3,9 +3,8 @@
     answer_file      The answers of a run that asks a model, so that it can go on
     bill             What calls cost, and why
     coding_tasks     Small repositories with one failing test each
-    comparison       Compares policies over sessions
-    fake_summarizer  Narratives without a model
-    kept_names       What a replay still had in sight when it was needed
+    comparison       One session under one policy, and policies compared over sessions
+    kept_names       What a replay still had in sight when it was needed; a message as text
     planted          Made-up conversations with planted facts
     policy_run       The contenders of a replay: our policies, and the record itself
     quality          What a model remembers of planted facts, under several ways to fit the window
@@ -13,8 +12,6 @@
     replay           Replays a session call by call
     report           A comparison for people
     task_run         Works coding tasks with our agent under several arms
-    trials           One session under one policy
-    words            The text of a message as probes search it
 
 Only `quality` and `task_run` call a model. Elsewhere no quality is judged: costs are simulated
 from counts, retention is exact text.

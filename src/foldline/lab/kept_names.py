@@ -5,13 +5,17 @@ that had occurred earlier are searched in the request that the policy would have
 no judgement: a model may overlook a name that is there, or recall one that is not.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
 
 from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid, by_user
 from foldline.core.names import count_names
+from foldline.core.parts import Call, Part, Thought, text_of
 from foldline.core.tokens import count_tokens
 from foldline.lab.replay import Replayed
-from foldline.lab.words import lines_of, words_of
 
 
 @dataclass(slots=True)
@@ -103,3 +107,42 @@ def _count_reuse(found: RetentionProbe, past: _Past, answer: ModelSaid, shown: s
             if past.lines[line] == past.turn:
                 found.turn_lines.count_use(there=there)
     return missing
+
+
+LONG = 25  # characters of a line that is recognised again
+
+
+def words_of(parts: Iterable[Part]) -> str:
+    """Return text and call arguments; JSON strings as text, so that their lines are lines."""
+    return "\n".join(
+        _render_arguments(part.arguments) if isinstance(part, Call) else text_of((part,))
+        for part in parts
+        if not isinstance(part, Thought)
+    )
+
+
+def lines_of(words: str) -> set[str]:
+    """Return the lines of a text that are long enough to be recognised again."""
+    return {line for raw in words.splitlines() if len(line := raw.strip()) >= LONG}
+
+
+def _render_arguments(arguments: str) -> str:
+    try:
+        return "\n".join(iterate_strings(msgspec.json.decode(arguments)))
+    except msgspec.DecodeError:
+        return arguments
+
+
+def iterate_strings(value: Any) -> Iterator[str]:
+    """Yield the texts, numbers and other values of some JSON, without the names of its fields."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in cast("dict[str, Any]", value).values():
+                yield from iterate_strings(one)
+        case list():
+            for one in cast("list[Any]", value):
+                yield from iterate_strings(one)
+        case _:
+            yield str(value)

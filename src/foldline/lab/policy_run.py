@@ -4,14 +4,18 @@
 model. `Ours` replays a record that way: folds are made without a model, or with a narrative by a
 scripted teller, and each request is counted as the record's provider would count it. `AsRecorded`
 sends what was sent then, the agent's own compactions included.
+
+The scripted teller need not be good: the lab measures what is lost whatever a summary says.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from random import Random
 
 import msgspec
 
 from foldline.core.cold_cache import estimate_cache_state
+from foldline.core.edits import fold
 from foldline.core.log import (
     Asked,
     Checkpointed,
@@ -26,20 +30,60 @@ from foldline.core.log import (
     UserSaid,
     select_shown_parts,
 )
+from foldline.core.parts import Line, spoken_text_of
 from foldline.core.plan import Blocked, Facts, Need, Ready, admit, plan
 from foldline.core.policy import limit_to_forced_folds
 from foldline.core.request import Report, Request
 from foldline.core.spine import Change, Range, Spine, places_of
-from foldline.core.tokens import count_parts, count_tools
+from foldline.core.tokens import count_parts, count_tokens, count_tools
 from foldline.core.view import load
 from foldline.dialects.json_slices import dict_of
-from foldline.lab.bill.cache import Aside, CacheCall
-from foldline.lab.fake_summarizer import Teller
+from foldline.lab.bill.cache import PROMPT, Aside, CacheCall
+from foldline.lab.kept_names import words_of
 from foldline.lab.recorded import Recorded
 from foldline.lab.replay import Offer, ReplayPiece, replay_session
-from foldline.lab.words import words_of
 
 _OPENED = Opened("test/model")
+
+
+_SECTION = "Decisions and outcomes"
+_WIDTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Summarizes spans in at most `tokens`, and forgets the share `loss` of the lines."""
+
+    tokens: int
+    loss: float = 0.0
+    seed: int = 0
+
+    def make_narrative(self, ask: fold.Ask, events: Sequence[Event]) -> fold.Prepared:
+        """Make a narrative of the events' first lines, evenly over the span."""
+        lo, hi = ask.range.lo, ask.range.hi
+        assert hi is not None, "only closed spans are summarized"  # noqa: S101
+        random = Random(f"{self.seed}:{lo}:{hi}")  # noqa: S311 - reproducible, not secret
+        said = [(seq, line) for seq in range(lo, hi + 1) if (line := _find_first_line(events[seq]))]
+        room = min(self.tokens, ask.tokens)
+        step = max(sum(count_tokens(line) for _, line in said) / max(room, 1), 1.0)
+        lines: list[Line] = []
+        for place in range(int(len(said) / step)):
+            seq, line = said[int(place * step)]
+            room -= count_tokens(line)
+            if room >= 0 and random.random() >= self.loss:
+                lines.append(Line(_SECTION, line, (seq,)))
+        return fold.Prepared(ask.base, ask.range, tuple(lines), by="scripted")
+
+    def make_aside(self, prepared: fold.Prepared, *, prefix: float) -> Aside:
+        """Make the call's bill: it reads the conversation's own prefix from the cache."""
+        return Aside(prefix, PROMPT, sum(count_tokens(line.text) for line in prepared.lines))
+
+
+def _find_first_line(event: Event) -> str:
+    if not isinstance(event, UserSaid | ModelSaid | ToolReturned):
+        return ""
+    lines = spoken_text_of(event.parts).strip().splitlines()
+    return " ".join(lines[0].split())[:_WIDTH] if lines else ""
 
 
 class Planned:

@@ -29,6 +29,7 @@ from foldline.core.tokens import count_tokens
 from foldline.dialects import base
 from foldline.lab.answer_file import AnswerFile, RunMoney
 from foldline.lab.comparison import Interval, estimate_interval
+from foldline.lab.kept_names import iterate_strings
 from foldline.lab.planted import (
     FLAVOURS,
     TOOLS,
@@ -40,7 +41,6 @@ from foldline.lab.planted import (
     is_stale_alone,
     make_conversation,
 )
-from foldline.lab.words import iterate_strings
 from foldline.models.port import Json, Model
 from foldline.models.retries import PATIENT, Patience, call_with_retries
 from foldline.models.summarize import estimate_thinking_tokens

@@ -8,7 +8,7 @@ export_log        Exports a session as JSONL, provider messages or Markdown
 fold_queue        The queue of folds on PostgreSQL
 fold_records      What each fold did: turns, tokens, cost, ratio
 fold_worker       Folds sessions in the background, and the worker processes for it
-given_objects     Reads objects of SDKs and LangChain, and the events of streams
+given_objects     Reads objects of SDKs and LangChain, and events of streams; the SDKs' clients
 history           The past of a session: turns, past requests, search, trimming
 hooks             Watchers of folds and narratives, and vetoes on folds
 host              The server that a session's model is asked at
@@ -23,7 +23,6 @@ planning          Plans a request, records it, and rebuilds it byte for byte
 recall_tool       The tool `recall` as data, and the answers to its calls
 refusals          What a refusal for length teaches, and the smaller request that follows
 retention         Erases what is older than its rule, on a schedule
-sdk_clients       Protocols of the SDKs' clients
 session           A session: one conversation, recorded, planned and sent
 session_settings  The settings that a session keeps in its log
 spending          Caps on tokens and money, folds included

@@ -52,17 +52,18 @@ from foldline.session.arguments import (
     read_tools,
     select_metadata,
 )
-from foldline.session.given_objects import ModelTurn, join_given
+from foldline.session.given_objects import (
+    AnthropicClient,
+    GoogleClient,
+    ModelTurn,
+    OpenAIClient,
+    find_create,
+    join_given,
+    must_not_stream,
+)
 from foldline.session.log_handle import Live, run_locked
 from foldline.session.log_lines import log_fork
 from foldline.session.model_facts import build_facts
-from foldline.session.sdk_clients import (
-    AnthropicClient,
-    GoogleClient,
-    OpenAIClient,
-    find_create,
-    must_not_stream,
-)
 from foldline.session.sync import Face, make_sync, run_coroutine
 from foldline.stores import event_log
 

@@ -1,6 +1,5 @@
 """Instructions from files: AGENTS.md, nearest first, and the memory file.
 
-    folder_trust       Which files the user trusts; the memory file
     instruction_files  Where instruction files are, what they import, how they are read
     standing           The current instructions: found, trusted and fitted to their budget
 
@@ -12,7 +11,13 @@
 Rules and order are in docs/how-to/instructions.md.
 """
 
-from foldline.agent.instructions.folder_trust import Trust, Trusted
-from foldline.agent.instructions.standing import Answer, InstructionFile, Instructions, State
+from foldline.agent.instructions.standing import (
+    Answer,
+    InstructionFile,
+    Instructions,
+    State,
+    Trust,
+    Trusted,
+)
 
 __all__ = ["Answer", "InstructionFile", "Instructions", "State", "Trust", "Trusted"]

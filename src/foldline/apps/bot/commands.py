@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldline.apps.bot import approval_cards
 from foldline.apps.bot.bot_api import PREFIX, parse_session_name
+from foldline.apps.bot.delivery import Update
 from foldline.apps.bot.html import format_usage, render_framed_text, render_plain_text
-from foldline.apps.bot.inbox import Update
 from foldline.core.names import format_count
 from foldline.core.parts import replace_surrogates
 from foldline.draw import build_picture, draw_picture_svg, draw_picture_terminal, wording

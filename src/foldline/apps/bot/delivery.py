@@ -8,6 +8,9 @@
 The numbers of messages that will show an answer are stored before the answer is written into them.
 Editing a message twice to the same words is harmless, so no answer is shown twice, even after a
 kill. `DraftWriter` shows a draft while the model speaks; the answer itself is written from the log.
+
+A command is taken off the list before it begins: a process that is killed in the middle of one does
+not repeat it, because an undo made twice would undo two edits.
 """
 
 import asyncio
@@ -16,7 +19,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from telegram import Document, Message
@@ -31,6 +34,7 @@ from foldline.draw.wording import clean_line, truncate_to_width
 from foldline.errors import FoldlineError
 from foldline.session.log_handle import Live
 from foldline.stores.base import Name, Store
+from foldline.stores.side_values import change_value
 
 Fetch: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Downloads a file by its id."""
@@ -321,3 +325,50 @@ async def _load_state(store: Store, name: Name) -> _Kept:
 async def done_upto(store: Store, name: Name) -> int:
     """Return up to where all of a session is answered and delivered."""
     return (await _load_state(store, name)).upto
+
+
+Update: TypeAlias = dict[str, Any]
+_INBOX = "inbox"
+_SEEN = 200  # numbers that are remembered
+
+
+class _InboxEntry(msgspec.Struct):
+    seen: list[int] = []
+    waiting: list[Update] = []
+
+
+class Inbox:
+    """The waiting commands of one session."""
+
+    def __init__(self, store: Store, name: Name) -> None:
+        self._store, self._name = store, name
+
+    async def put(self, number: int, update: Update) -> bool:
+        """Store an update; False if it came before."""
+
+        def add_update(kept: _InboxEntry) -> bool:
+            if number in kept.seen:
+                return False
+            kept.seen = [*kept.seen, number][-_SEEN:]
+            kept.waiting.append(update)
+            return True
+
+        return await self._update_entry(add_update)
+
+    async def take(self) -> Update | None:
+        """Remove and return the oldest update."""
+        taken: list[Update] = []
+
+        def remove_oldest(kept: _InboxEntry) -> bool:
+            taken[:] = kept.waiting[:1]
+            kept.waiting = kept.waiting[1:]
+            return bool(taken)
+
+        return taken[0] if await self._update_entry(remove_oldest) else None
+
+    async def _update_entry(self, change: Callable[[_InboxEntry], bool]) -> bool:
+        def write(value: bytes | None) -> bytes | None:
+            kept = msgspec.json.decode(value or b"{}", type=_InboxEntry)
+            return msgspec.json.encode(kept) if change(kept) else value
+
+        return await change_value(self._store, self._name, SPACE, _INBOX, write)

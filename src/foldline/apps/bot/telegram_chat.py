@@ -22,9 +22,8 @@ from foldline.apps.bot import approval_cards, html
 from foldline.apps.bot.approval_cards import ApprovalQuestions, BotSeat, Rules
 from foldline.apps.bot.bot_api import ApiRefused, BotCalls, Buttons, ChatPlace, Unreachable
 from foldline.apps.bot.commands import work_off
-from foldline.apps.bot.delivery import AUTHOR, DraftWriter, Track
+from foldline.apps.bot.delivery import AUTHOR, DraftWriter, Inbox, Track
 from foldline.apps.bot.html import HtmlText, render_plain_text
-from foldline.apps.bot.inbox import Inbox
 from foldline.core.log import ModelSaid, UserSaid
 from foldline.core.parts import Part, calls_of, spoken_text_of
 from foldline.core.plan import is_fold_waiting

@@ -1,6 +1,6 @@
 """The terminal of `foldline chat`: a line to write on, and what is shown above it.
 
-    attachments      bytes that go along with a message: from a pipe, a file or a command
+    attachments      what goes along with a message: pipes, files, and those it names by `@`
     approval_prompt  questions before something is changed or trusted; errors with their remedies
     chat_parts       the agent and the face that a chat works with
     chat_loop        a person and an agent, turn by turn, until the person leaves
@@ -8,7 +8,6 @@
     live_output      a turn as it happens: words, tools, folds
     look_commands    the commands that only look
     markdown         an answer rendered block by block, as it comes
-    mentions         files that a message names by `@`
     plain            input and output without a capable terminal
     safe             text that others wrote, made safe for a terminal
     slash_commands   the commands that begin with a slash

@@ -21,7 +21,15 @@ from foldline.agent.tool import Intent, output_watcher
 from foldline.agent.tools.shell import run_shell_command
 from foldline.apps.chat import status_bar
 from foldline.apps.chat.approval_prompt import ask_approval, ask_trust, explain_fault
-from foldline.apps.chat.attachments import LARGEST, Attachment, attach_bytes, join_message
+from foldline.apps.chat.attachments import (
+    LARGEST,
+    Attachment,
+    attach_bytes,
+    find_mentions,
+    iterate_files_for,
+    join_message,
+    read_mention,
+)
 from foldline.apps.chat.chat_parts import (
     ChatFace,
     ChatSeat,
@@ -32,7 +40,6 @@ from foldline.apps.chat.chat_parts import (
 )
 from foldline.apps.chat.input_line import MARK
 from foldline.apps.chat.live_output import Hidden, TurnOutput
-from foldline.apps.chat.mentions import find_mentions, iterate_files_for, read_mention
 from foldline.apps.chat.safe import clean_text
 from foldline.apps.chat.slash_commands import (
     TABLE,

@@ -1,13 +1,12 @@
 """The `foldline` command. Every command is a few calls of the session API.
 
     agent_sessions   the sessions that coding agents keep on this machine
-    app              the table of commands, the help, the run of a command line
+    app              the table of commands, the help, completion, the run of a command line
     bot              `bot`: the agent in Telegram
     build_agent      from options and settings to an agent with its session, model and tools
     catalogue        `models`: windows and prices
     chat             `chat`: talk with a model in a terminal
     chat_records     what `chat --output` prints: the records and their fields
-    completion       `completion`: what a shell needs to complete
     config           `config show`, `config path`, `config check`
     context          the options that all commands share, the store, sessions by name
     doctor           `doctor`: checks of the installation and of a store file
@@ -19,14 +18,14 @@
     fold             `fold`, `undo` and `pin`
     hook             `hook claude`: warns in Claude Code of an expired cache
     import_          `import`: session files into the store
-    keys             `keys`: the gateway's own keys
+    keys             `keys` and `share`: who may ask a gateway, and who reads a session
     lab              `lab compare` and `lab cost`
     lab_model        the model that `lab` asks: client, window, prices, consent
     lab_quality      `lab quality`: what a model remembers
     lab_tasks        `lab tasks`: coding tasks worked by our agent
     mcp              `mcp`: a session's past for an agent host
     migrate          `migrate`: PostgreSQL's tables and rights, brought to this release
-    one_message      one message by `-p`: pipes, files, three forms of output
+    one_message      one message by `-p`: pipes, three forms of output, what nobody answered
     output           tables, wrapped lines, colours, sizes and times
     plan_transcript  the fold of another agent's transcript, for `hook`
     run_agent        `run`: a coding agent behind a gateway of its own
@@ -35,13 +34,11 @@
     schedule         `schedule`: entries that speak into sessions at their times
     serve            `serve`: the gateway's process
     serve_workers    `serve --workers`: several processes at one port
-    share            `share`: who may read a session beside its owner
     show             `sessions`, `show` and `context`
     show_history     `history` and `search`
     show_plan        `plan`: what a policy would do now
     show_usage       `usage`: what calls through a gateway took
     ui               `ui`: the pages, in a browser of this machine
-    unanswered       `-p` messages that nobody answered: taken back, with the way out
 
 Without the extra `[cli]` the command says what to install.
 """

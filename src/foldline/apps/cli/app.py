@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -48,7 +48,7 @@ _PANELS = {
     },
     "Set up and check": {
         "models": "catalogue:models",
-        "completion": "completion:completion",
+        "completion": "app:print_completion",
         "doctor": "doctor:doctor",
         "config show": "config:show",
         "config path": "config:path",
@@ -65,7 +65,7 @@ _PANELS = {
         "keys rotate": "keys:rotate_key",
         "keys revoke": "keys:revoke_key",
         "keys import": "keys:import_keys",
-        "share": "share:share",
+        "share": "keys:share",
         "usage": "show_usage:usage",
         "migrate": "migrate:migrate",
         "schedule add": "schedule:add",
@@ -208,6 +208,23 @@ def _prepare_completion() -> None:
     """Let typer answer the shell that asks how a line may go on."""
     completion: Any = import_module("typer.completion")
     completion.completion_init()
+
+
+def print_completion(
+    shell: Annotated[
+        Literal["bash", "zsh", "fish"], typer.Argument(help="The shell that reads it.")
+    ],
+) -> None:
+    """Print what makes a shell complete commands and sessions.
+
+    bash: eval "$(foldline completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc;
+    fish: foldline completion fish > ~/.config/fish/completions/foldline.fish
+    """
+    scripts = import_module("typer.completion")
+    script = scripts.get_completion_script(
+        prog_name="foldline", complete_var="_FOLDLINE_COMPLETE", shell=shell
+    )
+    sys.stdout.write(f"{script}\n")
 
 
 def print_error(fault: Exception) -> int:

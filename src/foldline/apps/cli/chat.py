@@ -14,9 +14,14 @@ import typer
 
 from foldline.apps.chat import startup
 from foldline.apps.cli.build_agent import Wish
-from foldline.apps.cli.completion import complete_session_name
 from foldline.apps.cli.config import ProfileOption, SetOption, parse_flags
-from foldline.apps.cli.context import JsonOption, StoreOption, TenantOption, make_desk
+from foldline.apps.cli.context import (
+    JsonOption,
+    StoreOption,
+    TenantOption,
+    complete_session_name,
+    make_desk,
+)
 from foldline.core.policy import named as preset
 from foldline.errors import BadInput
 

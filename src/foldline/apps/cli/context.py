@@ -7,7 +7,7 @@ another model, window or policy (`Look`) writes nothing.
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -34,6 +34,7 @@ from foldline.stores.open_store import store_at
 
 MEMORY = ":memory:"
 _LISTED = 6  # names in a message
+_MOST = 200  # names that a shell is offered
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
@@ -248,3 +249,22 @@ def make_command(
     faced.__signature__ = inspect.Signature([context, *named, *shared])
     faced.__annotations__ = {one.name: one.annotation for one in (context, *named, *shared)}
     return run_work
+
+
+def complete_session_name(incomplete: str) -> Iterator[str]:
+    """Yield the sessions of the usual store whose names begin so; none if it cannot be read."""
+
+    async def list_names() -> list[str]:
+        desk = make_desk()
+        store = store_at(desk.address)
+        try:
+            page = await store.sessions(desk.tenant, after=incomplete[:-1], limit=_MOST)
+        finally:
+            await store.close()
+        return [one.session for one in page]
+
+    try:
+        names = asyncio.run(list_names())
+    except Exception:  # noqa: BLE001 - a shell that completes shows no errors
+        return
+    yield from (name for name in names if name.startswith(incomplete))

@@ -2,6 +2,8 @@
 
 In the store they can be listed, rotated, revoked and given an end, while gateways run. A file is
 for one machine: `keys add --keys FILE` adds a line, and an editor removes it.
+
+`foldline share` lets another owner read a session through the gateway.
 """
 
 import re
@@ -12,9 +14,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from foldline.apps.cli.context import Desk, make_command
+from foldline.apps.cli.context import Desk, make_command, resolve_session_name
 from foldline.apps.cli.output import Column, clean_line, format_time, render_table
-from foldline.apps.gateway import api_keys, roles
+from foldline.apps.cli.show import NameArgument
+from foldline.apps.gateway import api_keys, session_shares
 from foldline.apps.gateway.key_store import KeyRecord, KeyTable, shorten_digest
 from foldline.apps.gateway.provider_routes import parse_allowed
 from foldline.errors import BadInput
@@ -57,7 +60,7 @@ async def add_key(  # noqa: PLR0913 - one option for each thing that a key has
     Its sessions belong to its owner. A client reaches its owner's sessions, a reader figures alone,
     an admin all of its tenant, an operator all tenants.
     """
-    has = roles.parse_role("admin" if admin else role)
+    has = api_keys.parse_role("admin" if admin else role)
     if keys is not None:
         if expires or models or allowed:
             raise BadInput("a key in a file has no end, models or routes of its own; use the store")
@@ -190,3 +193,30 @@ def _parse_length(option: str, written: str) -> float:
     if found is None:
         raise BadInput(f"{option} {written!r}: write a number and s, m, h or d, like 12h")
     return float(int(found[1]) * _UNITS[found[2]])
+
+
+@make_command
+async def share(
+    desk: Desk,
+    name: NameArgument,
+    owner: Annotated[
+        str, typer.Argument(help="The owner of the keys that may read it; else all are listed.")
+    ] = "",
+    *,
+    stop: Annotated[bool, typer.Option("--stop", help="They may no longer.")] = False,
+) -> None:
+    """Let the keys of another owner read a session through the gateway; nothing else is allowed."""
+    if stop and not owner:
+        raise BadInput("--stop ends what one owner may read; write whose")
+    async with desk.open_store() as store:
+        place = await resolve_session_name(store, desk.tenant, name)
+        if stop:
+            shared = await session_shares.unshare_session(store, place, owner)
+        elif owner:
+            shared = await session_shares.share_session(store, place, owner)
+        else:
+            shared = await session_shares.list_readers(store, place)
+    desk.print_answer(
+        {"session": place.session, "shared": shared},
+        lambda: [clean_line(one) for one in shared] or ["shared with nobody"],
+    )

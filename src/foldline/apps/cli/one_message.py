@@ -6,6 +6,9 @@
 
 A message that comes before a tool call is no answer: without a terminal it goes to stderr. Whoever
 closes stdout ends the turn, as Ctrl-C does; what was said until then is kept.
+
+A message that nobody answered is taken back: the log keeps it, and no later request shows it, so
+who repeats the command says it once. A session that was begun for it is erased.
 """
 
 import asyncio
@@ -15,8 +18,8 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -32,7 +35,7 @@ from foldline.apps.chat.chat_parts import (
     read_answer_after,
 )
 from foldline.apps.chat.safe import Safe, clean_text
-from foldline.apps.cli.build_agent import Wish, open_agent
+from foldline.apps.cli.build_agent import Wish, erase_unused_sessions, open_agent
 from foldline.apps.cli.chat_records import (
     CallBegun,
     CallEnded,
@@ -62,19 +65,20 @@ from foldline.apps.cli.exit_codes import (
     explain_error,
 )
 from foldline.apps.cli.output import apply_style, print_remark
-from foldline.apps.cli.unanswered import erase_unanswered, withdraw_unanswered
 from foldline.core.cold_cache import render_cold_call
-from foldline.core.log import ModelSaid, ToolReturned, UserSaid
+from foldline.core.edits.undo import rewind_view
+from foldline.core.log import Event, ModelSaid, ToolReturned, UserSaid
 from foldline.core.names import format_handle
 from foldline.core.parts import Call, text_of
 from foldline.core.plan import offers_recall
 from foldline.core.spine import Range
 from foldline.core.tokens import count_parts
 from foldline.draw.wording import clean_line, truncate_to_width
-from foldline.errors import BadInput
+from foldline.errors import BadInput, FoldlineError, ModelFailed
 from foldline.models.port import Json
 from foldline.session.cold_call import preview_cold_call
 from foldline.session.ledger import SessionLedger
+from foldline.session.session import AsyncSession
 from foldline.session.usage_records import UsageSums
 
 Form: TypeAlias = Literal["text", "json", "stream-json"]
@@ -526,3 +530,61 @@ class AnswerPrinter:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if self.cancel is not None:
                 self.cancel()
+
+
+_WAYS = {
+    "rate": "the provider asks to slow down: wait, then repeat it",
+    "overloaded": "the server failed, or has too much to do: wait a moment, then repeat it",
+    "unreachable": "then repeat it",
+    "tokens": "`foldline fold {session}` makes room, --model NAME takes another model",
+}
+_OTHER = "--model NAME takes another model; `foldline models` lists names"
+
+
+@asynccontextmanager
+async def erase_unanswered(wish: Wish, name: str) -> AsyncGenerator[None]:
+    """Erase a session that was begun for a message, if nobody answered it."""
+    try:
+        yield
+    except FoldlineError:
+        if wish.is_nameless:
+            await erase_unused_sessions(wish.desk, [name])
+        raise
+
+
+@asynccontextmanager
+async def withdraw_unanswered(seat: ChatSeat) -> AsyncGenerator[None]:
+    """Take a message that is added meanwhile out of the model's sight if nobody answers it."""
+    session = seat.agent.session
+    start = session.live.view.head
+    try:
+        yield
+    except FoldlineError as fault:
+        with suppress(FoldlineError):  # the error that ended the turn matters more
+            await _withdraw_message(session, start)
+        if isinstance(fault, ModelFailed):
+            fault.add_note(_choose_way(fault, seat))
+        raise
+    await _withdraw_message(session, start)
+
+
+async def _withdraw_message(session: AsyncSession, start: int) -> None:
+    """Take the first message since `start` out of sight, if no model said anything since."""
+    live = session.live
+
+    async def decide_rewind() -> Sequence[Event]:
+        since = [one for one in live.view.iterate_newest(ModelSaid, UserSaid) if one[0] > start]
+        said = [at for at, one in since if isinstance(one, UserSaid) and one.speaker == "human"]
+        if not said or any(isinstance(one, ModelSaid) for _, one in since):
+            return []
+        return [rewind_view(live.view, dropped=[Range(said[-1], said[-1])])]
+
+    async with live.lock:
+        await live.append_decision(decide_rewind)
+
+
+def _choose_way(fault: ModelFailed, seat: ChatSeat) -> str:
+    kind = fault.fault.kind
+    if kind == "auth" and seat.explain_key is not None:
+        return seat.explain_key()
+    return _WAYS.get(kind, _OTHER).format(session=seat.agent.session.live.name.session)

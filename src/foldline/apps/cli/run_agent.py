@@ -23,11 +23,16 @@ from foldline.apps.cli.context import (
     format_store_option,
     make_desk,
 )
-from foldline.apps.run.agent_recall import RecallServer, add_agent_recall
-from foldline.apps.run.agent_setups import AGENTS, Launch, Surroundings, find_setup
+from foldline.apps.run.agent_setups import (
+    AGENTS,
+    Launch,
+    RecallServer,
+    Surroundings,
+    add_agent_recall,
+    find_setup,
+)
 from foldline.apps.run.foreground import run_in_foreground
-from foldline.apps.run.private_gateway import PrivateGateway, check_gateway
-from foldline.apps.run.run_folder import make_run_folder
+from foldline.apps.run.private_gateway import PrivateGateway, check_gateway, make_run_folder
 from foldline.apps.run.run_report import RunFigures, render_prediction, render_report
 from foldline.core.budget import UNKNOWN_WINDOW
 from foldline.core.log import (

@@ -184,7 +184,7 @@ def serve(  # noqa: PLR0913, PLR0915 - one option for each thing that may be oth
     from foldline.apps.gateway.models import Models  # noqa: PLC0415
     from foldline.apps.gateway.network import read_network  # noqa: PLC0415
     from foldline.apps.pages import PagesApp  # noqa: PLC0415
-    from foldline.apps.pages.local_pages import make_sign_ins  # noqa: PLC0415
+    from foldline.apps.pages.pages_app import make_sign_ins  # noqa: PLC0415
     from foldline.session.use_settings import build_caps  # noqa: PLC0415
 
     flags = {

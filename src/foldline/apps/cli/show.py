@@ -8,11 +8,11 @@ import msgspec
 import typer
 from msgspec.structs import asdict
 
-from foldline.apps.cli.completion import complete_session_name
 from foldline.apps.cli.context import (
     Desk,
     Look,
     apply_look,
+    complete_session_name,
     format_store_option,
     make_command,
     open_named_session,

@@ -19,7 +19,7 @@ from foldline.errors import BadInput
 from foldline.stores.open_store import store_at
 
 if TYPE_CHECKING:  # of an extra
-    from foldline.apps.pages.local_pages import LocalPages
+    from foldline.apps.pages.pages_app import LocalPages
 
 _EXTRA = ("uvicorn", "httptools", "jinja2")
 _HOST = "127.0.0.1"
@@ -54,7 +54,7 @@ def ui(
     from foldline.apps.gateway.api import PoolPlace  # noqa: PLC0415
     from foldline.apps.gateway.api.pool import Pool  # noqa: PLC0415
     from foldline.apps.pages import SignIns  # noqa: PLC0415
-    from foldline.apps.pages.local_pages import (  # noqa: PLC0415
+    from foldline.apps.pages.pages_app import (  # noqa: PLC0415
         LocalPages,
         check_local_token,
         name_cookie,

@@ -8,7 +8,15 @@ passed on to an upstream.
     77b2…64 hex digits…  acme  ci-2  client  owner=ci-runner   and with an owner
 
 A key belongs to an owner, by default one of the key's own name. The owner has the sessions that are
-made with it, and keeps them when another key takes its place. What a key may do is its role's.
+made with it, and keeps them when another key takes its place. What a key may do is its role's:
+
+    client     relays requests, and reaches its owner's sessions
+    reader     reads figures: /metrics, and of its tenant's sessions what holds no words; one of the
+               gateway's own tenant reads the metrics of all
+    admin      reaches all sessions of its tenant, and its tenant's metrics
+    operator   reaches all tenants, and all figures
+
+`Client.rights` has them; the routes ask for what they need.
 """
 
 import hmac
@@ -20,12 +28,43 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 from urllib.parse import unquote_to_bytes
 
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.roles import RIGHTS, Rights, Role, parse_role
 from foldline.errors import BadInput
+
+Role: TypeAlias = Literal["client", "reader", "admin", "operator"]
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+
+
+class Rights(NamedTuple):
+    """What a role is allowed."""
+
+    relays: bool = False
+    """Whether its requests are relayed to upstreams."""
+    reaches: Literal["own", "tenant", "all"] = "own"
+    """Whose sessions it reaches: its owner's, its tenant's, or all tenants'."""
+    words: bool = True
+    """Whether it may read what was said, and change it; else figures alone."""
+    metrics: Literal["none", "tenant", "all"] = "none"
+    """Whose series of /metrics it may read."""
+
+
+RIGHTS: Final[dict[Role, Rights]] = {
+    "client": Rights(relays=True),
+    "reader": Rights(reaches="tenant", words=False, metrics="tenant"),
+    "admin": Rights(relays=True, reaches="tenant", metrics="tenant"),
+    "operator": Rights(relays=True, reaches="all", metrics="all"),
+}
+
+
+def parse_role(text: str) -> Role:
+    """Return a role by its name; raises `BadInput` if there is none."""
+    if text not in ROLES:
+        raise BadInput(f"{text!r} is no role of a key; write {', '.join(ROLES)}")
+    return text
+
 
 PREFIX: Final = "fl-"
 """The beginning of every key of ours, which tells it from a provider's."""

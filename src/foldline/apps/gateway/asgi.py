@@ -25,20 +25,18 @@ from foldline.apps.gateway import api_keys, local_access
 from foldline.apps.gateway.api import PoolPlace, sessions_api
 from foldline.apps.gateway.api.pool import Pool
 from foldline.apps.gateway.api_keys import Client, KeySource
-from foldline.apps.gateway.audit import Audit, Figures, Note
+from foldline.apps.gateway.audit import OTHER, Audit, Figures, LimitMetrics, Note
 from foldline.apps.gateway.call_figures import CallPrices, TurnMeter
 from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.call_spans import find_spans
 from foldline.apps.gateway.calls import WATCHED, Calls, GatewayCall
 from foldline.apps.gateway.error_response import Refusal
-from foldline.apps.gateway.limit_metrics import LimitMetrics
 from foldline.apps.gateway.limiter import Limiter
 from foldline.apps.gateway.limits import Message, Receive, checked_path
 from foldline.apps.gateway.models import Models
 from foldline.apps.gateway.relay import ENDING, Relay, RelayRequest, Reply, Send
 from foldline.apps.gateway.settings import GatewaySettings
 from foldline.apps.gateway.upstream import Links
-from foldline.apps.gateway.usage_series import OTHER
 from foldline.dialects import base
 from foldline.dialects.base import Vendor
 from foldline.errors import BadInput, FoldlineError, StoreFailed

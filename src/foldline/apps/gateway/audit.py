@@ -2,28 +2,51 @@
 
 A line says who asked, which route, and how it ended; never what was said, and never a key. The
 metrics also count folds and narratives.
+
+Owners and keys have no series: a gateway may have thousands of them, each asking several models.
+`foldline usage` has their sums. How full limits are and what they refuse is here too:
+
+    foldline_limit_used_ratio{tenant, limit, by}     how full the fullest limit of a kind is
+    foldline_limit_refused_total{tenant, limit, by}  calls that a limit refused
+    foldline_limit_uncounted_total                   calls that passed while the store was away
+    foldline_limit_trades_total                      writes of the store that the limits took
+
+and what a process takes, and has refused:
+
+    foldline_gateway_loop_lag_seconds                the longest wait for the event loop lately
+    foldline_gateway_memory_bytes{kind}              resident, room, requests, conversations
+    foldline_gateway_conversations                   conversations that are held
+    foldline_gateway_cpu_seconds_total               of the processor
+    foldline_gateway_bound_refused_total{kind}       requests that a bound refused
+
+`by` is what a limit counts apart, like `tenant+owner`; owners, keys and models are no labels: there
+may be thousands. A process counts what it knows; the largest of all processes is the true level.
 """
 
+import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from time import monotonic, time
-from typing import Any
+from time import monotonic, process_time, time
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from foldline.apps.gateway.call_figures import CallFigures, CallMeter, find_error
-from foldline.apps.gateway.limit_metrics import LimitMetrics
-from foldline.apps.gateway.limiter import Admission
+from foldline.apps.gateway.limiter import Admission, Limiter
+from foldline.apps.gateway.limits import Room
 from foldline.apps.gateway.plan_request import PlanHeaders
-from foldline.apps.gateway.usage_series import UsageSeries
 from foldline.errors import BadInput
 from foldline.session import metrics
 from foldline.session.hooks import Watcher
+from foldline.session.metrics import USAGE
+from foldline.session.usage_records import UsageSums
 
 _log = logging.getLogger("foldline.gateway")
 _LOOK = 1.0  # seconds between looks at whether the audit's file was moved away
@@ -307,3 +330,162 @@ class _ShownSeries:
             ]
             if shown.samples or self._tenant is None:
                 yield shown
+
+
+_Read: TypeAlias = Callable[[UsageSums], float]
+OTHER: Final = "(other)"
+"""The tenant and model of calls for which there is no series left, and no row."""
+_MOST: Final = 1_000  # pairs of tenant and model that have series of their own
+_TOKENS: Final[dict[str, _Read]] = {
+    "fresh": lambda sums: max(sums.input - sums.cache_read - sums.cache_write, 0),
+    "cache_read": lambda sums: sums.cache_read,
+    "cache_write": lambda sums: sums.cache_write,
+    "output": lambda sums: sums.output,
+}
+_SERIES: Final[tuple[tuple[str, str, _Read], ...]] = (
+    ("calls", "Calls of models.", lambda sums: sums.calls),
+    ("dollars", "What they cost at list prices.", lambda sums: sums.dollars),
+    (
+        "whole_dollars",
+        "What they would have cost, had everything been sent every time, estimated.",
+        lambda sums: sums.whole_dollars,
+    ),
+    ("edits", "Edits made in their requests.", lambda sums: sums.edits),
+    ("folds", "Folds among these.", lambda sums: sums.folds),
+    ("healed", "Refusals for length that clients never saw.", lambda sums: sums.healed),
+    ("stored_bytes", "Bytes written to logs.", lambda sums: sums.stored),
+    ("estimated", "Answers that no provider counted.", lambda sums: sums.estimated),
+    ("unpriced", "Answers of models without a known price.", lambda sums: sums.unpriced),
+)  # fmt: skip
+
+
+class UsageSeries:
+    """Counts calls in a Prometheus registry."""
+
+    def __init__(self, registry: Any) -> None:
+        from prometheus_client import Counter  # noqa: PLC0415 - an extra
+
+        def make_counter(name: str, words: str, *labels: str) -> Any:
+            return Counter(f"{USAGE}{name}", words, ("tenant", "model", *labels), registry=registry)
+
+        self._counters = [(make_counter(name, words), read) for name, words, read in _SERIES]
+        self._tokens = make_counter("tokens", "Tokens, by kind.", "kind")
+        self._errors = make_counter("errors", "Calls without a good answer, by kind.", "kind")
+        self._series: dict[tuple[str, str], list[tuple[Any, _Read]]] = {}
+        """What counts the calls of a tenant and a model: `labels` costs more than `inc`."""
+
+    def add(self, tenant: str, model: str, sums: UsageSums) -> None:
+        """Add a call."""
+        key = (tenant, model)
+        if key not in self._series:
+            if len(self._series) >= _MOST:
+                key = (OTHER, OTHER)
+            if key not in self._series:
+                self._series[key] = self._make_series(key)
+        for counter, read in self._series[key]:
+            if (value := read(sums)) > 0:
+                counter.inc(value)
+        for kind, errors in sums.errors.items():
+            self._errors.labels(*key, kind).inc(errors)
+
+    def _make_series(self, key: tuple[str, str]) -> list[tuple[Any, _Read]]:
+        return [
+            *((counter.labels(*key), read) for counter, read in self._counters),
+            *((self._tokens.labels(*key, kind), read) for kind, read in _TOKENS.items()),
+        ]
+
+
+_LABELS: Final = ("tenant", "limit", "by")
+_BEAT = 0.25  # seconds between two looks at how long the loop keeps others waiting
+_BEATS = 20  # after which another process' scrape sees new figures of this one
+_LAGS = 120  # looks of which the longest wait is told
+Count: TypeAlias = Callable[[], int]
+
+
+class LimitMetrics:
+    """The metrics of one process' limits, in a Prometheus registry."""
+
+    def __init__(self, registry: Any, limiter: Limiter, room: Room, count_held: Count) -> None:
+        import prometheus_client as client  # noqa: PLC0415 - an extra
+
+        self._limiter, self._room, self._count_held = limiter, room, count_held
+        self._lag = client.Gauge(
+            "foldline_gateway_loop_lag_seconds", "The longest wait for the loop lately.",
+            registry=registry, multiprocess_mode="livemax",
+        )  # fmt: skip
+        self._memory = client.Gauge(
+            "foldline_gateway_memory_bytes", "Memory of a process, by what takes it.", ["kind"],
+            registry=registry, multiprocess_mode="liveall",
+        )  # fmt: skip
+        self._held = client.Gauge(
+            "foldline_gateway_conversations", "Conversations that a process holds.",
+            registry=registry, multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._processor = client.Counter(
+            "foldline_gateway_cpu_seconds", "Seconds of the processor.", registry=registry
+        )
+        self._bounded = client.Counter(
+            "foldline_gateway_bound_refused", "Requests that a bound refused.", ["kind"],
+            registry=registry,
+        )  # fmt: skip
+        self._lags: deque[float] = deque((0.0,), maxlen=_LAGS)
+        self._used = client.Gauge(
+            "foldline_limit_used_ratio", "How full the fullest limit of a kind is.", _LABELS,
+            registry=registry, multiprocess_mode="livemax",
+        )  # fmt: skip
+        self._refused = client.Counter(
+            "foldline_limit_refused", "Calls that a limit refused.", _LABELS, registry=registry
+        )
+        self._uncounted = client.Counter(
+            "foldline_limit_uncounted", "Calls that passed uncounted while the store was away.",
+            registry=registry,
+        )  # fmt: skip
+        self._trades = client.Counter(
+            "foldline_limit_trades", "Writes of the store that the limits took.", registry=registry
+        )
+        self._levels: set[tuple[str, str, str]] = set()
+        self._counted: dict[Hashable, float] = {}
+
+    def refresh(self) -> None:
+        """Set the metrics to what the limits know now."""
+        levels = self._limiter.list_levels()
+        for labels in self._levels - levels.keys():  # a new minute: nothing is used yet
+            self._used.labels(*labels).set(0)
+        for labels, share in levels.items():
+            self._used.labels(*labels).set(share)
+        self._levels |= levels.keys()
+        for labels, refused in self._limiter.refused.items():
+            self._count_up(self._refused.labels(*labels), labels, refused)
+        self._lag.set(max(self._lags))
+        room = {"room": self._room.most, "requests": self._room.taken}
+        for name, size in {**room, "conversations": self._room.held, **_read_resident()}.items():
+            self._memory.labels(name).set(size)
+        self._held.set(self._count_held())
+        self._count_up(self._processor, "processor", process_time())
+        for name in ("messages", "values", "memory"):
+            self._count_up(self._bounded.labels(name), name, self._room.refused[name])
+        self._count_up(self._uncounted, "uncounted", self._limiter.uncounted)
+        self._count_up(self._trades, "trades", self._limiter.count_trades())
+
+    def _count_up(self, counter: Any, name: Hashable, count: float) -> None:
+        counter.inc(count - self._counted.get(name, 0))
+        self._counted[name] = count
+
+    async def keep_fresh(self) -> None:
+        """Refresh the metrics from time to time: a scrape reaches only one of several processes."""
+        clock = asyncio.get_running_loop().time
+        for beat in count():
+            if beat % _BEATS == 0:
+                self.refresh()
+            due = clock() + _BEAT
+            await asyncio.sleep(_BEAT)
+            self._lags.append(max(clock() - due, 0.0))
+
+
+def _read_resident() -> dict[str, int]:
+    """Return the resident memory of this process, where the system tells it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError):
+        return {}
+    return {"resident": pages * os.sysconf("SC_PAGE_SIZE")}

@@ -25,8 +25,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from foldline.apps.gateway.api_keys import PREFIX, Client, check_words, digest_of
-from foldline.apps.gateway.roles import Role
+from foldline.apps.gateway.api_keys import PREFIX, Client, Role, check_words, digest_of
 from foldline.errors import BadInput, FoldlineError, StoreFailed
 from foldline.session.stored_session import cancel_tasks
 from foldline.stores.base import Name, Store

@@ -5,14 +5,12 @@
     figures        What sessions cost and how full they are, read in the background
     fleet_pages    Tenants, owners and models over time, and the dearest sessions
     fleet_sums     The figures of the fleet, from usage rows and from logs
-    local_pages    The pages of this machine: under its own name, by a ticket
     logged_calls   The calls of a session, found near a place of its log
     page_call      One request for a page, its templates, and the headers of its answer
-    pages_app      The pages as one ASGI application
+    pages_app      The pages as one ASGI application; those of this machine, by a ticket
     safe_text      Texts of a log made visible and bounded
-    search_page    Messages that hold some words
     session_list   The list of sessions, in any order, page by page
-    session_pages  The pages that show: sessions, one session, originals, edits
+    session_pages  The pages that show: sessions, one session, originals, edits, found messages
     what_if        A session replayed under other policies
 
 `foldline ui` serves them for a local store, `foldline serve` below /ui. Every page can be read

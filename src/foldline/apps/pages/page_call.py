@@ -26,8 +26,8 @@ from foldline.stores.base import Head, Name
 
 if TYPE_CHECKING:
     from foldline.apps.gateway.api.pool import Pool
-    from foldline.apps.pages.search_page import Searches
     from foldline.apps.pages.session_list import SessionLists
+    from foldline.apps.pages.session_pages import Searches
 
 POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; "

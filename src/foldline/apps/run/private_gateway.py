@@ -2,19 +2,25 @@
 
 The parent holds the listening socket, so requests wait while the gateway starts anew. The gateway
 ends when the pipe to it closes, however the parent ended, and then ends the agent too.
+
+A run holds a lock on a file in its temporary folder. The system drops the lock when the process
+ends, however it ended, so a folder whose lock is free is left over.
 """
 
+import fcntl
 import http.client
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
@@ -281,3 +287,27 @@ def _end_process(pid: int) -> None:
             time.sleep(_LOOK_SECONDS)
             os.kill(pid, 0)
         os.kill(pid, signal.SIGKILL)
+
+
+_PREFIX, _LOCK = "foldline-run-", "lock"
+
+
+@contextmanager
+def make_run_folder() -> Generator[Path]:
+    """Make a folder for one run, and remove it after the run; those of killed runs first."""
+    _remove_left_folders()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as name:
+        folder = Path(name)
+        with (folder / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder
+
+
+def _remove_left_folders() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another user's, in use, or gone meanwhile
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            with (folder / _LOCK).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)

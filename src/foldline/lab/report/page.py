@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from foldline.core.names import format_count
-from foldline.lab.comparison import EVERYTHING, RECORDED, Compared, Comparison, Total
+from foldline.lab.comparison import EVERYTHING, RECORDED, Compared, Comparison, Total, TrialFold
 from foldline.lab.report import plots
 from foldline.lab.report.plots import escape_text
 from foldline.lab.report.sentences import (
@@ -24,7 +24,6 @@ from foldline.lab.report.sentences import (
     format_token_count,
     list_caveats,
 )
-from foldline.lab.trials import TrialFold
 
 _DRAWN = 40  # sessions with plots: nobody would read more
 _LISTED = 200  # rows of a table of folds or small sessions

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from foldline.stores import search_terms
 from foldline.stores.base import Draft, Found, Name
+from foldline.stores.beside import SharedIndexing
 from foldline.stores.postgres import retention, session_rows
 from foldline.stores.postgres.append import Appends
 from foldline.stores.postgres.connections import Connections
 from foldline.stores.postgres.url import parse_postgres_url
-from foldline.stores.shared_indexing import SharedIndexing
 
 if TYPE_CHECKING:
     from types import CoroutineType

@@ -22,7 +22,7 @@ from foldline.stores.sqlite.connection import Db, LockPatience
 if TYPE_CHECKING:
     from types import CoroutineType
 
-    from foldline.stores.shared_indexing import SharedIndexing
+    from foldline.stores.beside import SharedIndexing
     from foldline.stores.work_thread import WorkThread
 
 P = ParamSpec("P")
@@ -114,7 +114,7 @@ class SqliteStore:
             return []
         index_some = partial(self._index_some, tenant, session=session, owner=owner)
         if self._indexing is None:
-            from foldline.stores.shared_indexing import SharedIndexing  # noqa: PLC0415 - asyncio
+            from foldline.stores.beside import SharedIndexing  # noqa: PLC0415 - asyncio
 
             self._indexing = SharedIndexing()
         await self._indexing.index((tenant, session, owner), index_some)

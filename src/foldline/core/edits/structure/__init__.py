@@ -1,16 +1,15 @@
 """Structure in what tools print: recognise its kind, and shorten it as befits that kind.
 
-`sample` takes the lines by which a kind is recognised, `outline` writes what is kept, `faults`
-finds error lines. The kinds: `program_output` (logs, stack traces, test runs), `json_records`,
+`sample` takes the lines by which a kind is recognised and finds error lines, `outline` writes what
+is kept. The kinds: `program_output` (logs, stack traces, test runs), `json_records`,
 `git_output` (status, logs, patches) and `listings` (paths, tables, matches of a search).
 """
 
 from collections.abc import Callable
 
 from foldline.core.edits.structure import git_output, json_records, listings, program_output
-from foldline.core.edits.structure.faults import select_fault_lines
 from foldline.core.edits.structure.outline import Outline, Shortened, write_outline
-from foldline.core.edits.structure.sample import Printed, Sample, take_sample
+from foldline.core.edits.structure.sample import Printed, Sample, select_fault_lines, take_sample
 
 __all__ = ["Shortened", "recognise", "select_fault_lines", "shorten_structure"]
 

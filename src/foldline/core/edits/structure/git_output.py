@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise, zip_longest
 from typing import NamedTuple
 
-from foldline.core.edits.structure.faults import list_fault_places
 from foldline.core.edits.structure.outline import Outline, join_within, list_ends
-from foldline.core.edits.structure.sample import Printed, Sample
+from foldline.core.edits.structure.sample import Printed, Sample, list_fault_places
 from foldline.core.names import format_count
 
 _CERTAIN = 0.95  # of the lines

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from foldline.core.edits.structure.faults import list_fault_places
 from foldline.core.edits.structure.outline import (
     Outline,
     iterate_in_turn,
     join_within,
     list_ends,
 )
-from foldline.core.edits.structure.sample import Printed, Sample, take_sample
+from foldline.core.edits.structure.sample import Printed, Sample, list_fault_places, take_sample
 
 _CERTAIN = 0.95  # of the lines
 _FAULTS = 10  # one token of so many is for error lines

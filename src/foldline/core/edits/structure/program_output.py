@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from foldline.core.edits.structure.faults import is_fault
 from foldline.core.edits.structure.outline import Outline, iterate_in_turn, list_ends
-from foldline.core.edits.structure.sample import Printed, Sample
+from foldline.core.edits.structure.sample import Printed, Sample, is_fault
 from foldline.core.names import format_count
 from foldline.core.tokens import count_tokens
 
