@@ -337,7 +337,7 @@ def _find_fold_moment(
         return None
     request, prices = budget.convert_to_estimate(budget.request), facts.prices
     # A narrative is written behind the conversation's own prefix, which is read once more for it.
-    told = prices.r * request + facts.policy.narrative * prices.output / prices.input
+    narrative = prices.r * request + facts.policy.narrative * prices.output / prices.input
     return fold.find_paying_fold(
         view,
         replace(
@@ -349,7 +349,7 @@ def _find_fold_moment(
         cache=facts.cache,
         request=request,
         most=budget.convert_to_estimate(budget.room * rule.handoff),
-        told=told if facts.prepared else 0.0,
+        narrative=narrative if facts.prepared else 0.0,
         stable=facts.stable,
         handoff=handoff,
     )

@@ -70,7 +70,7 @@ def prometheus(registry: Any = None) -> Watcher:
         NARRATIVES, "Narratives asked for, by form and outcome.", ["form", "outcome"]
     )
     narrative_seconds = histogram(
-        NARRATIVE_SECONDS, "Time to have a narrative told.", ["form"], buckets=_SECONDS
+        NARRATIVE_SECONDS, "Time to have a narrative written.", ["form"], buckets=_SECONDS
     )
     narrative_tokens = counter(
         NARRATIVE_TOKENS, "Tokens of narratives: read fresh, cached, written.", ["what"]

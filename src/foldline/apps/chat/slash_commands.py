@@ -116,7 +116,7 @@ async def fold_and_report(talk: "Talk", *, focus: str = "") -> None:
     before = talk.update_picture().total
     narrator = talk.session.live.narrator
     talk.hearing.start_activity(
-        "folding" if narrator is None else "having it told by the summarizer"
+        "folding" if narrator is None else "having it written by the summarizer"
     )
     talk.hearing.quiet = True
     try:

@@ -110,10 +110,10 @@ class GatewayHealth:
             status = "store away"
         else:
             status = "keys away" if trouble else "ready"
-        told = {"status": status}
+        states = {"status": status}
         if trouble:
-            told["keys"] = trouble
-        body = msgspec.json.encode(told)
+            states["keys"] = trouble
+        body = msgspec.json.encode(states)
         return 200 if status == "ready" else 503, b"application/json", body
 
     async def can_reach_store(self) -> bool:

@@ -69,7 +69,7 @@ class Note:
     owner: str = ""
     """Whose key it is."""
     status: int = 0
-    told: PlanHeaders | None = None
+    plan: PlanHeaders | None = None
     received: int = 0
     """Bytes of the request."""
     sent: int = 0
@@ -101,7 +101,7 @@ class Note:
     @property
     def any_session(self) -> str:
         """The session that asked a model, through the session API or relayed."""
-        return (self.told.session if self.told is not None else "") or self.session
+        return (self.plan.session if self.plan is not None else "") or self.session
 
     def end_figures(self) -> CallFigures | None:
         """Sum what the request took, now that it is over; None if it asked no model."""
@@ -111,14 +111,14 @@ class Note:
         error = self.error or (self.ended if self.ended != "done" else find_error(self.status))
         self.figures = meter.end_call(self.route, error=error)
         sums = self.figures.sums
-        sums.edits += self.told.edits if self.told is not None else 0
+        sums.edits += self.plan.edits if self.plan is not None else 0
         if meter.is_sent:
             sums.count_added(self.added)
         return self.figures
 
     def encode_line(self) -> bytes:
         """Encode the note as a line of the audit log."""
-        plan = self.told or PlanHeaders()
+        plan = self.plan or PlanHeaders()
         body: dict[str, Any] = {
             "time": round(time(), 3),
             "tenant": self.tenant,
@@ -289,11 +289,11 @@ class Figures:
         if note.upstream:
             self._upstream.observe(note.upstream)
             self._added.observe(note.added)
-        if note.told is not None:
-            self._tokens.inc(note.told.tokens)
-            self._edits.inc(note.told.edits)
-            if note.told.unplanned:
-                self._unplanned.labels(note.told.unplanned).inc()
+        if note.plan is not None:
+            self._tokens.inc(note.plan.tokens)
+            self._edits.inc(note.plan.edits)
+            if note.plan.unplanned:
+                self._unplanned.labels(note.plan.unplanned).inc()
 
     def render_metrics(self, tenant: str | None = None) -> bytes:
         """Render the metrics in Prometheus' text format; with `tenant` its own series alone."""
@@ -398,7 +398,7 @@ class UsageSeries:
 _LABELS: Final = ("tenant", "limit", "by")
 _BEAT = 0.25  # seconds between two looks at how long the loop keeps others waiting
 _BEATS = 20  # after which another process' scrape sees new figures of this one
-_LAGS = 120  # looks of which the longest wait is told
+_LAGS = 120  # looks of which the longest wait is shown
 Count: TypeAlias = Callable[[], int]
 
 

@@ -103,8 +103,8 @@ class CurrentSettings:
             return False
         if found.untrusted and found.untrusted != self.settings.untrusted:
             names = ", ".join(sorted({one.name for one in found.untrusted}))
-            told = "nobody has agreed to the folder's settings; all stay as they were"
-            _log.error("%s: %s: %s", why, told, names)
+            outcome = "nobody has agreed to the folder's settings; all stay as they were"
+            _log.error("%s: %s: %s", why, outcome, names)
             return False
         changed = _list_changed_names(self.settings, found)
         self._use_settings(found)
@@ -154,6 +154,6 @@ def _list_changed_names(before: Settings, now: Settings) -> list[str]:
 def _describe_changes(changed: list[str]) -> str:
     if not changed:
         return "none has changed"
-    told = f"changed: {', '.join(changed)}"
+    text = f"changed: {', '.join(changed)}"
     late = [name for name in changed if name in _STAY or name.startswith(CAPS)]
-    return f"{told}; in force at the next start: {', '.join(late)}" if late else told
+    return f"{text}; in force at the next start: {', '.join(late)}" if late else text

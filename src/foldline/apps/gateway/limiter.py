@@ -553,10 +553,10 @@ def _describe_level(bound: BoundLimit, used: int) -> str:
     return _format_level(bound.chosen, bound.format_amount(used), limit, used)
 
 
-def _format_level(chosen: ChosenLimit, told: str, limit: str, used: int) -> str:
+def _format_level(chosen: ChosenLimit, amount: str, limit: str, used: int) -> str:
     share = used / chosen.limit if chosen.limit else 1.0
     subject = chosen.describe_subject()
-    return f"{chosen.measure}; {subject}; used={told}; limit={limit}; share={share:.2f}"
+    return f"{chosen.measure}; {subject}; used={amount}; limit={limit}; share={share:.2f}"
 
 
 SPACE: Final = "limits"

@@ -285,15 +285,15 @@ class Relay:
         planned = await way.call.run_shielded(self._plan_while_stored(way.request, body))
         way.note.added = clock() - started
         if isinstance(planned, PlannedExchange):
-            way.note.told = make_plan_headers(planned.exchange)
+            way.note.plan = make_plan_headers(planned.exchange)
             if way.meter is not None:
                 way.meter.planned = planned
             return planned
         if isinstance(planned, CompactedHistory):
             patches = {"compaction": 1}
-            way.note.told = PlanHeaders(planned.session, edits=planned.edits, patches=patches)
+            way.note.plan = PlanHeaders(planned.session, edits=planned.edits, patches=patches)
             return planned
-        way.note.told = planned
+        way.note.plan = planned
         if planned is not None:
             self._warnings.warn_once(way.request.client, way.request.path, planned.unplanned)
             return await self._plan_by_edits_in_force(way, body, planned.unplanned)
@@ -315,7 +315,7 @@ class Relay:
         )
         if exchange is None:
             return None
-        way.note.told = make_plan_headers(exchange)
+        way.note.plan = make_plan_headers(exchange)
         planned = PlannedExchange(exchange)
         if way.meter is not None:
             way.meter.planned = planned
@@ -420,7 +420,7 @@ class Relay:
                 answer.close()
                 way.call.check_not_stopped()
                 answer = await self._ask_until_opened(way, body, planned)
-                way.note.told = make_plan_headers(planned.exchange)
+                way.note.plan = make_plan_headers(planned.exchange)
                 await self._pass_chunks(way, answer, planned)
             if answer.cut:
                 way.note.ended = "cut"  # and so is ours: it is never ended as if it were whole
@@ -445,7 +445,7 @@ class Relay:
         except FoldlineError:
             return False
         counted = msgspec.json.encode(dialect.write_count(tokens))
-        way.note.told = PlanHeaders(tokens=tokens, patches={"count": 1})
+        way.note.plan = PlanHeaders(tokens=tokens, patches={"count": 1})
         await _send_local_answer(way, counted, "application/json")
         return True
 
@@ -520,11 +520,11 @@ class Relay:
         headers = answer.filter_headers()
         way.note.quota = parse_quota(headers)
         if planned is not None:  # healing may have changed the plan
-            way.note.told = make_plan_headers(planned.exchange)
+            way.note.plan = make_plan_headers(planned.exchange)
             if planned.exchange.rewrites:
                 headers = [pair for pair in headers if pair[0].lower() not in _OTHER_BYTES]
-        if way.note.told is not None:
-            headers += way.note.told.encode_headers()
+        if way.note.plan is not None:
+            headers += way.note.plan.encode_headers()
         if way.note.admission is not None:
             headers += way.note.admission.encode_headers()
         await way.reply.send_head(answer.status, headers)
@@ -567,8 +567,8 @@ async def _send_local_answer(way: Way, body: bytes, content_type: str) -> None:
     """Send an answer of ours."""
     length = str(len(body)).encode()
     headers = [(b"content-type", content_type.encode()), (b"content-length", length)]
-    told = way.note.told.encode_headers() if way.note.told else []
-    await way.reply.send_head(200, [*headers, *told])
+    added = way.note.plan.encode_headers() if way.note.plan else []
+    await way.reply.send_head(200, [*headers, *added])
     way.call.ended = True
     await way.reply.pass_on(body, last=True)
 

@@ -339,10 +339,10 @@ def _make_input_error(fault: msgspec.ValidationError, shape: type[Shape], where:
     return BadInput(f"{where} has a field {unknown[1][:80]!r} that nobody reads; {hint}")
 
 
-def encode_sse_event(kind: str, told: Any, at: int | None = None) -> bytes:
+def encode_sse_event(kind: str, data: Any, at: int | None = None) -> bytes:
     """Encode a server-sent event; `at` is its id."""
     place = b"" if at is None else b"id: %d\n" % at
-    return b"%sevent: %s\ndata: %s\n\n" % (place, kind.encode(), msgspec.json.encode(told))
+    return b"%sevent: %s\ndata: %s\n\n" % (place, kind.encode(), msgspec.json.encode(data))
 
 
 async def send_reply(

@@ -65,15 +65,16 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
     cache: Cache,
     request: int,
     most: int,
-    told: float,
+    narrative: float,
     stable: int | None = None,
     handoff: int | None = None,
 ) -> Moment | None:
     """Find the fold that pays now or soon, if any.
 
-    `request` is the estimated size of all that would be sent; `told` is what the fold's narrative
-    cost, in fresh input tokens: it is paid already, but the next one will cost as much. `handoff`
-    is the size of the handoff once it is built; until then it is estimated, rather too small.
+    `request` is the estimated size of all that would be sent; `narrative` is what the fold's
+    narrative cost, in fresh input tokens: it is paid already, but the next one will cost as much.
+    `handoff` is the size of the handoff once it is built; until then it is estimated, rather too
+    small.
     """
     if request < rule.floor * _SOON:
         return None
@@ -90,7 +91,7 @@ def find_paying_fold(  # noqa: PLR0913 - everything that the decision rests on
     if cache == "cold" and ended and request >= rule.floor:
         return Moment(span, cap, "cold") if request >= rule.when_cold * left else None
     tail = view.tokens - span.tokens - count_tokens_before(view, span)
-    cost = fold_cost(prices, rewritten=handoff + tail, summary=told)
+    cost = fold_cost(prices, rewritten=handoff + tail, summary=narrative)
     size = cheapest_size(prices, left=left, growth=estimate_growth(view), cost=cost)
     if cache == "cold" and request >= rule.floor:
         # Inside a turn the model still works with what it read: fold no sooner than it pays.
