@@ -1,9 +1,9 @@
 """Runs work beside the event loop: parsing, planning and indexing of what is large.
 
-Indexes for searches are made once for all that wait for the same, and only while one waits.
-
 Python runs one thread at a time, so more threads make nothing faster: each only keeps the loop
 waiting for its turn. There are two, so that what is large does not wait for what is huge.
+
+Indexes for searches are made once for all that wait for the same, and only while one waits.
 """
 
 import asyncio
