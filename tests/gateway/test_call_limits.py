@@ -54,11 +54,11 @@ class Rig:
         """Status, headers and body of one request."""
         return self.send(path, json.dumps(body).encode(), who, **headers)
 
-    def send(self, path, body, who="alice", **headers):
+    def send(self, path, body, who="alice", *, method="POST", **headers):
         """The same, with a body as bytes."""
         line = http.client.HTTPConnection("127.0.0.1", self.served.port, timeout=30)
         given = {"x-foldline-key": self.keys[who], "content-type": "application/json", **headers}
-        line.request("POST", path, body, given)
+        line.request(method, path, body, given)
         answer = line.getresponse()
         found = answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
         line.close()

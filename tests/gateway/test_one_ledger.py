@@ -5,13 +5,16 @@ import csv
 import io
 import json
 import re
+import time
 from decimal import Decimal
 
 import pytest
 from api_server import serving
 from bills import PRICES, read_store
 from browsing import opened, settled
+from folding import goals
 from mutants import broken
+from test_call_limits import Rig
 
 import foldline
 from foldline.agent.loop import Agent
@@ -27,10 +30,11 @@ from foldline.core.parts import Proxied
 from foldline.core.spine import Change, Range, Spine
 from foldline.draw.wording import describe_charges
 from foldline.session.ledger import SessionLedger
+from foldline.session.usage_records import group_usage, read_usage
 from foldline.stores import event_log
 from foldline.stores.base import Name
 from foldline.stores.open_store import store_at
-from foldline.testing import ScriptedModel, model, user
+from foldline.testing import Provider, ScriptedModel, model, user
 
 NAME, LAST = "talk", "of-nobody/unknown-9"
 USED = UsageReported(
@@ -188,3 +192,44 @@ def test_a_price_is_changed_in_one_place(address, tmp_path, capsys):
         totals, _ = read_totals(address, tmp_path, capsys)
     more = 2 * 20_000 * Decimal(PRICES["claude-sonnet-4-5"].write) / 1_000_000
     assert {name for name, one in totals.items() if abs(one - TOTAL - more) > Decimal("0.00006")} == set()  # fmt: skip
+
+
+def tell(given):
+    """The model answers at length; the summarizer quotes the user."""
+    return {"content": goals(given) if given["model"] == "gpt-5-mini" else "answer text " * 60}
+
+
+def test_usage_rows_have_the_narratives_of_a_gateways_summarizer(tmp_path):
+    """They sum up to what the session's log says, by model and in all."""
+    with Provider(tell) as provider:
+        made = Rig(
+            tmp_path, provider, 'summarizer = "gpt-5-mini"\nmodel.max_input_tokens = 20000\n'
+        )
+
+        def ask(method, path, body=None):
+            status, _, answer = made.send(f"/sessions{path}", json.dumps(body).encode() if body is not None else b"", method=method)  # fmt: skip
+            assert status < 300, answer
+            return json.loads(answer)
+
+        with made.served:
+            ask("POST", "", {"name": "talk", "model": "gpt-5"})
+            for turn in range(8):
+                ask("POST", "/talk/messages", {"text": f"module_{turn} pasted text " * 200})
+            folded = ask("POST", "/talk/fold", {})
+            assert folded["summary"], folded
+            cost = ask("GET", "/talk/cost")
+
+    async def read():
+        store = store_at(str(tmp_path / "sessions.db"))
+        rows = await read_usage(store, "acme", since=time.time() - 7_200)
+        await store.close()
+        return rows
+
+    rows = asyncio.run(read())
+    assert sum(row.sums.pico for row in rows) / 10**12 == pytest.approx(cost["dollars"], abs=1e-9)
+    by_model = {one.values: one.sums for one in group_usage(rows, ("model", "owner"))}
+    assert {values: sums.calls for values, sums in by_model.items()} == {
+        ("gpt-5", "alice"): 8,
+        ("gpt-5-mini", ""): 1,
+    }
+    assert all(sums.pico and not sums.estimated for sums in by_model.values())

@@ -26,7 +26,7 @@ from foldline.apps.gateway.api import PoolPlace, sessions_api
 from foldline.apps.gateway.api.pool import Pool
 from foldline.apps.gateway.api_keys import Client, KeySource
 from foldline.apps.gateway.audit import OTHER, Audit, Figures, LimitMetrics, Note
-from foldline.apps.gateway.call_figures import CallPrices, TurnMeter
+from foldline.apps.gateway.call_figures import CallFigures, CallPrices, TurnMeter
 from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.call_spans import find_spans
 from foldline.apps.gateway.calls import WATCHED, Calls, GatewayCall
@@ -164,7 +164,7 @@ class Gateway:
             passes_faults=settings.relays_without_store,
         )
         self.call_limits = CallLimits(limiter, CallPrices())
-        self._models.limits = self.call_limits
+        self._models.limits, self._models.record = self.call_limits, self._add_narrative
         limits = settings.limits
         self._sessions = None
         if store is not None and sessions:
@@ -356,6 +356,11 @@ class Gateway:
         if self._recorder is not None:
             group = UsageGroup(note.owner, note.key, figures.model, figures.upstream)
             self._recorder.add(note.tenant, group, figures.sums)
+
+    def _add_narrative(self, tenant: str, upstream: str, figures: CallFigures) -> None:
+        """Add what a narrator's call took to the usage of its tenant: no key asked for it."""
+        figures.upstream = upstream
+        self._add_usage(Note("", tenant, figures=figures))
 
     def _settle_limits(self, note: Note) -> None:
         """Count what a call took of its limits; one that nobody heard took what was sent."""

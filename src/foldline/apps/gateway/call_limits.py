@@ -14,12 +14,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from foldline.apps.gateway.api_keys import Client
+from foldline.apps.gateway.call_figures import CallFigures
 from foldline.apps.gateway.error_response import Refusal
 from foldline.apps.gateway.limiter import Admission, CallEstimate, LimitedCaller, Limiter
 from foldline.apps.gateway.plan_request import PlannedExchange
 from foldline.apps.gateway.provider_routes import list_path_models
 from foldline.core.log import UsageReported
-from foldline.core.prices import Prices, split_usage
+from foldline.core.prices import Prices
 from foldline.dialects.base import Dialect, choose_model_dialect, parse_any_message
 from foldline.dialects.json_slices import find_fields
 from foldline.errors import Limited, WireError
@@ -129,9 +130,11 @@ class CallLimits:
             tokens, pico = admission.estimate.sent, admission.estimate.sent_pico
         self.limiter.settle_call(admission, tokens=tokens, pico=pico)
 
-    def limit_model(self, model: Model, client: Client) -> "LimitedModel":
-        """Return a model whose calls count to a client's limits."""
-        return LimitedModel(model, self, client)
+    def limit_model(
+        self, model: Model, client: Client, record: Callable[[CallFigures], None] | None = None
+    ) -> "LimitedModel":
+        """Return a model whose calls count to a client's limits; `record` takes their figures."""
+        return LimitedModel(model, self, client, record)
 
     def _find_longest(self, model: str) -> int | None:
         """Return the longest answer of a model, if it is known."""
@@ -145,8 +148,14 @@ class CallLimits:
 class LimitedModel:
     """A model whose calls the limits count: of the session API, and of narrators."""
 
-    def __init__(self, model: Model, limits: CallLimits, client: Client) -> None:
-        self._model, self._limits, self._client = model, limits, client
+    def __init__(
+        self,
+        model: Model,
+        limits: CallLimits,
+        client: Client,
+        record: Callable[[CallFigures], None] | None,
+    ) -> None:
+        self._model, self._limits, self._client, self._record = model, limits, client, record
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -166,28 +175,34 @@ class LimitedModel:
             admission = await self._limits.limiter.admit_call(caller, estimate)
         except Refusal as refusal:
             raise Limited(refusal.message, status=refusal.status, seconds=refusal.retry) from None
-        took = estimate.sent, estimate.sent_pico  # if nobody hears the answer
+        sent = estimate.sent
+        figures = self._count_tokens(UsageReported(), sent, 0)  # if nobody hears the answer
         try:
             answer = await self._model.say(request, heard=heard)
-            took = self._count_answer(answer, estimate)
+            figures = self._count_tokens(self._read_usage(answer), sent, estimate.tokens - sent)
         except Exception:
-            took = 0, 0  # a refusal of the provider costs nothing
+            figures = CallFigures()  # a refusal of the provider costs nothing
             raise
         finally:
-            self._limits.limiter.settle_call(admission, tokens=took[0], pico=took[1])
+            sums = figures.sums
+            self._limits.limiter.settle_call(admission, tokens=figures.tokens, pico=sums.pico)
+            if self._record is not None and sums.calls:
+                self._record(figures)
         return answer
 
-    def _count_answer(self, answer: Json, estimate: CallEstimate) -> tuple[int, int]:
-        name = self._model.name
+    def _read_usage(self, answer: Json) -> UsageReported:
+        own = choose_model_dialect(self._model.name)
         try:
-            events = parse_any_message(answer, own=choose_model_dialect(name), saw=None, asked=None)
+            events = parse_any_message(answer, own=own, saw=None, asked=None)
         except WireError:
-            return estimate.tokens, estimate.pico
-        usage = next((one for one in events if isinstance(one, UsageReported)), UsageReported())
-        prices = self._limits.prices_of(name)
-        output = estimate.tokens - estimate.sent
-        tokens = split_usage(usage, tokens_in=estimate.sent, tokens_out=output)
-        return tokens.total, tokens.compute_price(prices) if prices.is_known else 0
+            return UsageReported()
+        return next((one for one in events if isinstance(one, UsageReported)), UsageReported())
+
+    def _count_tokens(self, usage: UsageReported, sent: int, output: int) -> CallFigures:
+        figures, prices = CallFigures(self._model.name), self._limits.prices_of(self._model.name)
+        figures.sums.calls = 1
+        figures.add_usage(usage, prices, tokens_in=sent, tokens_out=output)
+        return figures
 
     async def close(self) -> None:
         """Do nothing: the model is closed by whoever opened it."""

@@ -4,8 +4,12 @@ No key is taken from a client: the operator pays for these answers, and decides 
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
 
 from foldline.apps.gateway.api_keys import Client
+from foldline.apps.gateway.call_figures import CallFigures
 from foldline.apps.gateway.call_limits import CallLimits
 from foldline.apps.gateway.settings import GatewaySettings
 from foldline.dialects import base
@@ -26,11 +30,17 @@ class Models:
         self._left: list[Model] = []  # a turn may still be asking one
         self.limits: CallLimits | None = None
         """The operator's limits, which also count what narrators ask."""
+        self.record: Callable[[str, str, CallFigures], None] | None = None
+        """Takes the figures of a narrator's call, with its tenant and the name of its upstream."""
 
     def open_narrator(self, name: str, tenant: str) -> Model:
         """Return the client of a model that tells folds, whose calls count to the tenant."""
         model = self.open_summarizer(name)
-        return model if self.limits is None else self.limits.limit_model(model, Client(tenant, ""))
+        if self.limits is None or self.record is None:
+            return model
+        own = self._settings.name_upstream(base.choose_model_dialect(name).vendor)
+        record = partial(self.record, tenant, urlsplit(name.partition("@")[2]).netloc or own)
+        return self.limits.limit_model(model, Client(tenant, ""), record)
 
     def open_model(self, name: str, _tenant: str = "") -> Model:
         """Return the client of a model that a client names: one at the operator's upstreams."""
