@@ -1,6 +1,7 @@
 """Searches share the indexing of what is new, and it goes on for nobody."""
 
 import asyncio
+import gc
 from contextlib import suppress
 
 from hypothesis import given
@@ -70,3 +71,50 @@ def test_indexing_ends_with_the_last_that_waits(leaving):
         assert not shared._current
 
     asyncio.run(run())
+
+
+def test_indexing_ends_although_a_cancellation_is_lost():
+    """As psycopg can lose it before Python 3.12."""
+
+    async def run():
+        shared, began, slices = SharedIndexing(), asyncio.Event(), []
+
+        async def index_some():
+            slices.append(1)
+            began.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+            return len(slices) == 100
+
+        task = asyncio.ensure_future(shared.index("scope", index_some))
+        await began.wait()
+        indexing = next(iter(shared._current.values())).task
+        task.cancel()
+        await asyncio.wait([task, indexing], timeout=20)
+        assert len(slices) == 1
+
+    asyncio.run(run())
+
+
+def test_indexing_that_fails_for_nobody_says_nothing():
+    surprises = []
+
+    async def run():
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: surprises.append(told))
+        shared, began = SharedIndexing(), asyncio.Event()
+
+        async def index_some():
+            began.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(20)
+            raise ConnectionError("the store is closed")
+
+        task = asyncio.ensure_future(shared.index("scope", index_some))
+        await began.wait()
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0.01)
+        gc.collect()
+
+    asyncio.run(run())
+    assert not surprises

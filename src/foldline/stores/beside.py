@@ -63,10 +63,11 @@ class _Indexing:
     """Indexing under way, and how many searches wait for it."""
 
     def __init__(self, index_some: Callable[[], Awaitable[bool]]) -> None:
-        self.task = asyncio.ensure_future(_index_all(index_some))
         self.waiting = 0
+        self.task = asyncio.ensure_future(self._index_all(index_some))
+        self.task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-
-async def _index_all(index_some: Callable[[], Awaitable[bool]]) -> None:
-    while not await index_some():
-        pass
+    async def _index_all(self, index_some: Callable[[], Awaitable[bool]]) -> None:
+        # Before Python 3.12 a driver can lose a cancellation: then it ends after this slice.
+        while not await index_some() and self.waiting:
+            pass

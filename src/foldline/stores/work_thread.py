@@ -1,10 +1,8 @@
 """A thread that waits for the disk, or computes for long, so that no event loop does.
 
 It is a daemon: neither a session that was not closed nor work that was given up may keep its
-process alive, as the threads of an executor would. An executor's two futures and their locks also
-cost 25 µs more per operation, a tenth of a fast disk's flush. Writes that wait together are written
-under one flush, and none is answered before it. Imported when the first job comes: asyncio takes
-half of the time of an import.
+process alive, as the threads of an executor would, which also cost 25 µs more per operation. Writes
+that wait together are written under one flush, and none is answered before it.
 """
 
 import threading

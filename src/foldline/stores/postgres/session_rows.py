@@ -163,6 +163,7 @@ async def put_entry(  # noqa: PLR0913 - a side table is a table
     return outcome == 0
 
 
+_MOMENT = 0.1  # seconds of indexing before somebody must still wait for it
 _UNINDEXED = build_call_statement("unindexed_sessions", "uuid")
 _SPOKEN = build_call_statement("spoken_between", "uuid", "int4", "int4")
 _POST = (TEXT, UUID_, INT4, INT4, INT8, INT4, BYTEA)
@@ -190,17 +191,19 @@ async def search_index(  # noqa: PLR0913 - what the port narrows a search by
 
 
 async def index_some(db: Connections, tenant: str, *, session: str | None = None) -> bool:
-    """Index a block of each session that has something new; whether that was all of it.
+    """Index blocks of sessions that have something new, for a moment; whether that was all.
 
     Appends stay as fast as without an index, and the event loop waits for none of it.
     """
     sid_of(Name(tenant, ""))  # checks the name
     within = None if session is None else sid_of(Name(tenant, session))
-    mark, is_all = search_ranking.mark_tenant(tenant), True
+    mark, is_all, until = search_ranking.mark_tenant(tenant), True, time.monotonic() + _MOMENT
     for sid, indexed, head in await db.run_statement(_UNINDEXED, tenant, within, again=True):
         end = min(search_ranking.find_block_end(indexed + 1), head)
         is_all &= end == head
         await _index_block(db, tenant, sid, indexed=indexed, end=end, mark=mark)
+        if time.monotonic() > until:
+            return False
     return is_all
 
 
