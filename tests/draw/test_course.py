@@ -317,8 +317,9 @@ def test_what_could_not_be_sent_is_told():
     first = next(step for step in drawn.steps if step.everything > 6_000 - 600)
     assert drawn.outgrown == first
     assert f"full at turn {first.turn};" in course_svg(drawn)
-    assert f"From turn {first.turn} on it could not have been sent" in course_terminal(drawn, 500)
-    assert "could not" not in course_terminal(drawn_of(events, window=100_000), 500)
+    oversized = sum(step.everything > 6_000 - 600 for step in drawn.steps)
+    assert words.explain_oversized(oversized) in course_terminal(drawn, 500)
+    assert "would not have fitted" not in course_terminal(drawn_of(events, window=100_000), 500)
 
 
 def test_what_nobody_counted_is_told_as_estimated():

@@ -270,7 +270,7 @@ def test_gemini_reads_files_of_variables(found, tmp_path):
     assert made.upstreams["google"] == "http://proxy:1"
 
 
-@pytest.mark.parametrize("program", ["aider", "./my-agent.sh"])
+@pytest.mark.parametrize("program", ["qwen", "aider", "./my-agent.sh"])
 def test_any_other_program_gets_the_variables_of_sdks(found, tmp_path, program):
     made = launch(program, found({"OPENAI_API_BASE": "http://there/v1"}), tmp_path)
     assert (

@@ -11,11 +11,18 @@ import pytest
 from foldline.apps.cli import run_agent
 from foldline.apps.cli.context import Desk
 from foldline.apps.run.run_report import FoldFigures, RunFigures, render_prediction, render_report
-from foldline.core.log import UsageReported
+from foldline.core.budget import limits
+from foldline.core.log import Opened, UsageReported
+from foldline.core.plan import Facts
+from foldline.core.policy import STEADY
 from foldline.core.prices import PICO, Prices
-from foldline.draw.course import Course, CourseStep, TokensTaken
+from foldline.draw.course import Course, CourseStep, TokensTaken, explain_oversized
+from foldline.draw.picture import build_picture
+from foldline.testing import view_of
 
 PRICES = Prices(input=3.0, read=0.3, write=3.75, output=15.0)
+
+NOW = build_picture(view_of([Opened("m")]), Facts(limits(1_500_000, None), STEADY, PRICES))
 
 
 def step(  # noqa: PLR0913
@@ -31,7 +38,7 @@ def step(  # noqa: PLR0913
 def report(*steps, calls=None, is_subscription=False, **more):
     figures = RunFigures()
     calls = [one.at for one in steps] if calls is None else calls
-    figures.add_session("talk", Course(None, steps, 1), calls, prices_of=lambda _: PRICES)
+    figures.add_session("talk", Course(NOW, steps, 1), calls, prices_of=lambda _: PRICES)
     for name, value in more.items():
         setattr(figures, name, value)
     return render_report(figures, is_subscription=is_subscription)
@@ -84,6 +91,33 @@ def test_what_the_cache_had_lost_is_said():
     assert not any("  cold  " in line for line in report(*small))
 
 
+@pytest.mark.parametrize(
+    ("calls", "shown"),
+    [
+        ((1, 2), "0 of 2 folds"),
+        ((1, 9), "1 of 2 folds, on average after 3 calls"),
+        ((40, 40), "2 of 2 folds, on average after 17 calls"),
+    ],
+)
+def test_only_folds_that_repaid_have_an_average(calls, shown):
+    """They need 3 and 30 calls."""
+    folds = [FoldFigures(9, 30.0, 1.0, calls[0]), FoldFigures(9, 3.0, 1.0, calls[1])]
+    assert f"  repaid    {shown}" in report(BEFORE, folds=folds)
+
+
+@pytest.mark.parametrize("is_subscription", [False, True])
+def test_calls_that_could_not_have_carried_everything_are_counted(is_subscription):
+    fold = step(9, 20_000, wrote=20_000, whole=100_000, taken=(FOLD,))
+    more = [step(10 + n, 20_000, read=20_000, whole=1_900_000) for n in range(2)]
+    shown, without = (
+        "\n".join(report(*steps, is_subscription=is_subscription)).split()
+        for steps in ((BEFORE, fold, *more), (BEFORE, fold))
+    )
+    note = explain_oversized(2)
+    assert note in " ".join(shown)
+    assert note.rpartition(":")[2] not in " ".join(without)
+
+
 def test_folds_of_earlier_runs_still_save():
     fold = step(9, 20_000, wrote=20_000, whole=100_000, taken=(FOLD,))
     lines = report(BEFORE, fold, step(12, 20_000, read=20_000, whole=100_000), calls=[12])
@@ -117,7 +151,7 @@ def test_what_the_sum_lacks_is_said(one, note):
 
 def test_narratives_are_paid_for():
     figures = RunFigures()
-    course = Course(None, (step(9, 9, taken=(FOLD,)),), 1)
+    course = Course(NOW, (step(9, 9, taken=(FOLD,)),), 1)
     figures.add_session("talk", course, [9], prices_of=lambda _: PRICES)
     figures.narratives += PICO // 4
     lines = render_report(figures, is_subscription=False)
@@ -130,9 +164,7 @@ def test_the_session_to_look_at_is_the_one_that_most_was_sent_in():
     figures = RunFigures()
     assert figures.main_session is None
     for name, sent in (("title", 300), ("talk", 90_000), ("summary", 400)):
-        figures.add_session(
-            name, Course(None, (step(9, sent),), 1), [9], prices_of=lambda _: PRICES
-        )
+        figures.add_session(name, Course(NOW, (step(9, sent),), 1), [9], prices_of=lambda _: PRICES)
     assert figures.main_session == "talk"
 
 

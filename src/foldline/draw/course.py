@@ -153,7 +153,11 @@ class Course:
     @property
     def outgrown(self) -> CourseStep | None:
         """The first call at which everything would no longer have fitted."""
-        return next((one for one in self.steps if one.everything > self.now.most), None)
+        return next(filter(self.is_oversized, self.steps), None)
+
+    def is_oversized(self, step: CourseStep) -> bool:
+        """Whether everything would have been larger at a call than the window takes."""
+        return step.everything > self.now.most
 
     @property
     def counted(self) -> bool:
@@ -256,18 +260,24 @@ def describe_outgrown_window(drawn: Course) -> str:
     return f"full at turn {step.turn:,}; {format_tokens(end)} at the end: {times:.1f} windows"
 
 
+def explain_oversized(calls: int) -> str:
+    """Say that everything could not have been sent at some calls; "" if it always could."""
+    if not calls:
+        return ""
+    count = format_count(calls, "call")
+    return f"At {count} everything would not have fitted the window: that sum is a comparison."
+
+
 def explain_estimates(drawn: Course) -> tuple[str, ...]:
     """Explain the numbers that no provider counted."""
     bill = (
-        "Its bill is that of what was sent, and of what edits took: read from the cache, but where "
-        "this session's own cache was cold."
+        "What was sent is billed there as it was paid; what edits took out, as read from the "
+        "cache, or as new where this session's cache was cold."
     )
     found = ["Everything is estimated: the newest instructions and every message whole."]
     if drawn.dollars is not None:
         found.append(bill)
-        if drawn.outgrown is not None:
-            turn = f"turn {drawn.outgrown.turn:,}"
-            found.append(f"From {turn} on it could not have been sent: that bill is a comparison.")
+        found += filter(None, [explain_oversized(sum(map(drawn.is_oversized, drawn.steps)))])
     found.append("Window and tiers are as they are now; what edits took is estimated.")
     if drawn.undone:
         were = "was" if drawn.undone == 1 else "were"

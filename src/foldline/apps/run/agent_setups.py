@@ -287,6 +287,7 @@ _SETUPS = {
     "opencode": set_up_opencode,
     "pi": set_up_pi,
     "gemini": set_up_gemini,
+    "qwen": set_up_any,
     "aider": set_up_any,
 }
 AGENTS = (*_SETUPS,)

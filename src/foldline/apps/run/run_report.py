@@ -13,7 +13,7 @@ from textwrap import wrap
 
 from foldline.core.names import format_count
 from foldline.core.prices import PICO, Prices, format_dollars, price_tokens
-from foldline.draw.course import Course, CourseStep, format_tokens
+from foldline.draw.course import Course, CourseStep, explain_oversized, format_tokens
 from foldline.session.ledger import PricesOf
 
 _LEAST_READ = 0.5  # of what the call before had sent: with less its cache was gone
@@ -57,6 +57,8 @@ class RunFigures:
     output: int = 0
     everything: int = 0
     """The input if everything had been sent every time, estimated."""
+    oversized: int = 0
+    """Calls at which everything would have been larger than the window."""
     pico: int = 0
     """Picodollars for the calls."""
     all_pico: int = 0
@@ -99,12 +101,7 @@ class RunFigures:
         return max(self.sessions, key=lambda name: self.sessions[name], default=None)
 
     def add_session(
-        self,
-        name: str,
-        course: Course,
-        calls: Container[int],
-        *,
-        prices_of: PricesOf,
+        self, name: str, course: Course, calls: Container[int], *, prices_of: PricesOf
     ) -> None:
         """Add those calls of a session that are this run's, by the places of their answers."""
         steps = course.steps
@@ -121,6 +118,7 @@ class RunFigures:
             self.read += step.read
             self.output += step.output
             self.everything += step.everything
+            self.oversized += course.is_oversized(step)
             if step.pico is None or step.all_pico is None:
                 self.unpriced += 1
                 continue
@@ -135,8 +133,7 @@ class RunFigures:
     def add_quota(self, used: Mapping[str, float]) -> None:
         """Add what an answer said of a subscription's windows."""
         for window, share in used.items():
-            first, _ = self.quota.get(window, (share, share))
-            self.quota[window] = first, share
+            self.quota[window] = self.quota.get(window, (share, share))[0], share
 
 
 def _measure_fold(
@@ -194,7 +191,7 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
         verb = "was" if found.relayed == 1 else "were"
         return [
             f"foldline: {format_count(found.relayed, 'call')} {verb} relayed, not counted",
-            *_render_fault(found),
+            *_wrap_line("because", found.fault),
             *_render_failures(found),
         ]
     share = 100 * found.read / found.input if found.input else 0
@@ -211,10 +208,11 @@ def render_report(found: RunFigures, *, is_subscription: bool) -> list[str]:
         lines.append(f"  quota     {window}: from {first:.0%} to {last:.0%} used")
     if found.has_edits:
         lines.append(_render_saved(found, has_prices=has_prices))
+        lines += _wrap_line("", explain_oversized(found.oversized))
     lines += _render_folds(found, has_prices=has_prices) if found.folds else ()
     if found.relayed:
         lines.append(f"  relayed   {format_count(found.relayed, 'request')}, not in these figures")
-        lines += _render_fault(found)
+        lines += _wrap_line("because", found.fault)
     return [*lines, *_render_failures(found)]
 
 
@@ -227,9 +225,9 @@ def _render_failures(found: RunFigures) -> Iterable[str]:
         yield f"  unplanned {format_count(found.unplanned.total(), 'request')}: {reasons}"
 
 
-def _render_fault(found: RunFigures) -> list[str]:
-    """Say why requests were relayed, if that is known."""
-    return wrap(found.fault, 79, initial_indent="  because   ", subsequent_indent=" " * 12)
+def _wrap_line(name: str, text: str) -> list[str]:
+    """Wrap a line with a name; there is none without a text."""
+    return wrap(text, 79, initial_indent=f"  {name:10}", subsequent_indent=" " * 12)
 
 
 def _render_saved(found: RunFigures, *, has_prices: bool) -> str:
@@ -254,12 +252,13 @@ def _render_folds(found: RunFigures, *, has_prices: bool) -> Iterable[str]:
         return
     cost = sum(one.cost for one in folds) + found.narratives / PICO
     yield f"  folds     {text} and cost {format_dollars(cost)}"
-    paid = sum(one.is_paid for one in folds)
-    after = [one.pays_after for one in folds if one.pays_after is not None]
-    calls = ceil(sum(after) / len(after)) if after else None
-    when = "never" if calls is None else f"after {format_count(calls, 'call')}"
+    paid = [one for one in folds if one.is_paid]
+    # Folds that are not repaid may never be: an average of all would promise what was not seen.
+    after = [one.pays_after for one in paid or folds[:1] if one.pays_after is not None]
+    when = f"after {format_count(ceil(sum(after) / len(after)), 'call')}" if after else "never"
     if len(folds) > 1:
-        yield f"  repaid    {paid} of {len(folds)} folds, on average {when}"
+        average = f", on average {when}" if paid else ""
+        yield f"  repaid    {len(paid)} of {len(folds)} folds{average}"
     else:
         yield f"  repaid    {'yes' if paid else 'not yet'}: {when}"
 
