@@ -55,9 +55,10 @@ def test_the_build_fails_on_what_leads_nowhere(tmp_path):
     for folder in ("docs", "scripts"):
         (tmp_path / folder).mkdir()
     shutil.copytree(ROOT / "docs" / "assets", tmp_path / "docs" / "assets")
-    shutil.copy(ROOT / "scripts" / "site_hooks.py", tmp_path / "scripts")
+    for name in ("site_hooks.py", "make_llms.py"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     kept = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[0]
-    (tmp_path / "mkdocs.yml").write_text(f"{kept}\nnav:\n  - index.md\n")
+    (tmp_path / "mkdocs.yml").write_text(f"{kept}\nnav:\n  - Home: index.md\n")
     links = [f"[x]({one})" for one in ("gone.md", "index.md#away", "../lost.py", "missing.png")]
     for words, code in (("", 0), ("\n".join(links), 1)):
         (tmp_path / "docs" / "index.md").write_text(f"# Home\n\n{words}\n")
