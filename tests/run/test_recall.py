@@ -120,7 +120,10 @@ def test_a_real_agents_model_looks_back_and_nothing_is_left(name, tmp_path):
         env = make_environment(agent, name, home) | {"TMPDIR": str(temporary)}
         env |= {"ANTHROPIC_BASE_URL": provider.url, "OPENAI_BASE_URL": f"{provider.url}/v1"}
         for number in range(1, TURNS + 1):
-            command = [*(agent.first if number == 1 else agent.later), prompt_of(number)]
+            words = agent.first if number == 1 else agent.later
+            # Codex's newest session here is the only one.
+            words = ["--last" if word == "{session}" else word for word in words]
+            command = [*words, prompt_of(number)]
             done = subprocess.run(
                 [FOLDLINE, "run", "--recall", "--window", str(agent.window), *command],
                 cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
