@@ -97,11 +97,16 @@ def test_the_first_lines_that_install_need_no_index():
     """Until the package is on one, each page that begins with pip says where it comes from."""
     for name in (
         "README.md",
+        "docs/index.md",
         "docs/quickstart.md",
         "docs/how-to/run.md",
         "docs/how-to/run-a-gateway.md",
+        "docs/how-to/web-service.md",
     ):
-        assert "pip install ." in (ROOT / name).read_text(), name
+        above, install, _ = (ROOT / name).read_text().partition("\n$ pip install 'foldline")
+        assert install, name
+        assert "index yet" in above, name
+        assert re.search(r"(?:pip install|write) \W?'?\.", above), name
 
 
 def test_a_command_that_is_not_there_is_found():
