@@ -344,18 +344,21 @@ def test_the_session_api_shows_a_key_its_tenants_sessions_only(tmp_path):
             assert {200, 404} <= statuses
 
 
-def test_a_fault_of_ours_tells_nobody_a_key(tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize(
+    ("where", "answered"), [("plan_exchange", 200), ("make_plan_headers", 500)]
+)
+def test_a_fault_of_ours_tells_nobody_a_key(where, answered, tmp_path, monkeypatch, caplog):
     """Neither the client, nor the log with its traceback, nor the audit log."""
     canary, log = "sk-canary-0123456789abcdef", tmp_path / "audit"
 
-    async def fails(*_, **__):
+    def fails(*_, **__):
         raise RuntimeError("as nobody expects")
 
-    monkeypatch.setattr("foldline.apps.gateway.relay.plan_exchange", fails)
+    monkeypatch.setattr(f"foldline.apps.gateway.relay.{where}", fails)
     with Upstream() as upstream, Served(upstream.url, store=":memory:", audit=log) as gateway:
         status, _, body = ask(gateway, "POST", "/v1/chat/completions", [("Authorization", f"Bearer {canary}"), ("X-Api-Key", canary)], said("hi"))  # fmt: skip
-        assert status == 500
-        assert not upstream.asked
+        assert status == answered
+        assert len(upstream.asked) == (answered == 200)
     whole = body.decode() + log.read_text() + caplog.text
     assert "Traceback" in whole
     assert canary not in whole

@@ -163,7 +163,7 @@ def test_reasons():
         (StoreFailed("gone"), "store-away", 503),
         (FormatError("damaged"), "log-unreadable", 501),
         (Sealed("another key"), "log-unreadable", 501),
-        (ZeroDivisionError(), "fault", 500),
+        (ZeroDivisionError(), "fault", 200),
     ],
 )
 def test_a_fault_may_relay_a_request_instead_of_refusing_it(fault, reason, status, monkeypatch):
@@ -179,11 +179,27 @@ def test_a_fault_may_relay_a_request_instead_of_refusing_it(fault, reason, statu
             settings = GatewaySettings(upstreams=to, relays_faults=relays)
             with Served(settings, store=":memory:") as gateway:
                 got, told = ask(gateway, CHAT)
-                if relays:
+                if relays or reason == "fault":
                     assert (got, told) == (200, {"x-foldline-unplanned": reason})
                 else:
                     assert got == status
-        assert [one.body for one in upstream.asked] == [PLAIN]
+        assert [one.body for one in upstream.asked] == [PLAIN] * (2 if reason == "fault" else 1)
+
+
+def test_a_fault_in_every_patch_relays_the_request_as_it_came(monkeypatch, caplog):
+    """Also where the edits in force cannot be applied: a conversation would be at its end."""
+
+    def fail(*_, **__):
+        raise IndexError
+
+    with Upstream() as upstream, Served(upstream.url, store=":memory:") as gateway:
+        assert "x-foldline-unplanned" not in ask(gateway, CHAT)[1]
+        monkeypatch.setattr("foldline.proxy.conversation.patch_request", fail)
+        assert ask(gateway, CHAT) == (200, {"x-foldline-unplanned": "fault"})
+        monkeypatch.undo()
+        assert "x-foldline-unplanned" not in ask(gateway, CHAT)[1]
+    assert [one.body for one in upstream.asked] == [PLAIN] * 3
+    assert "IndexError" in caplog.text
 
 
 def test_without_its_store_a_gateway_sends_the_folds_in_force(monkeypatch):

@@ -25,6 +25,7 @@ from foldline.core.spine import Range
 from foldline.dialects.base import PathFacts, get_dialect, list_dialects, resolve_named_dialect
 from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import Conflict, StoreFailed, WireError
+from foldline.proxy import conversation
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import Scope
 from foldline.session import planning
@@ -542,6 +543,50 @@ async def test_another_continuation_in_flight_has_a_log_of_its_own(dialect, is_s
         shown = [item.parts[0].text for item in live.view.items if item.role == "user"]
         assert shown == ["hi", words, "and on"]
     assert [event.origin for event in await read_log(store, one.session) if isinstance(event, Opened)] == [""]  # fmt: skip
+    await store.close()
+
+
+@ALL
+@pytest.mark.parametrize("has_heard", [True, False])
+async def test_an_answer_that_is_recorded_while_the_next_request_is_matched(
+    dialect, has_heard, monkeypatch
+):
+    """A client that does not read its answers asks again before they are in the log."""
+    store = store_at(":memory:")
+    proxy, client = Conversations(store, facts_of(), shared=True), Client(dialect)
+    for words in ("hi", "go on"):
+        client.user(words)
+        one = await proxy.start_exchange(dialect, client.body(), path=client.path)
+        answer, _ = written(dialect.name, json.loads(one.body), message(f"re {words}"), 10)
+        if words == "hi":
+            await answer_to(one, client, message("re hi"))
+            client.heard(answer)
+    one.start_response(200)
+    one.receive_chunk(json.dumps(answer).encode())
+    if has_heard:
+        client.heard(answer)
+    else:
+        client.history.append(client.said("made up"))
+    client.user("on")
+    run, waiting = conversation.run_beside, [one.end_response]
+
+    async def run_slowly(work, **named):
+        made = await run(work, **named)
+        if waiting:
+            await waiting.pop()()
+        return made
+
+    monkeypatch.setattr(conversation, "run_beside", run_slowly)
+    two, _ = await exchange(proxy, client, message("yes"))
+    assert not waiting
+    assert (two.body, two.unplanned, two.session) == (client.body(), "", one.session)
+    assert await users_words(store, two.session) == ["hi", "go on", "on"]
+    live, events = await logged(store, two.session)
+    shown = [item for item in live.view.items if item.role == "model"]
+    assert len(shown) == 3
+    for seq, event in enumerate(events):
+        if isinstance(event, Asked):
+            await planning.rebuild_request(live, seq)
     await store.close()
 
 

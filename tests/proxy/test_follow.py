@@ -353,3 +353,19 @@ def test_plans_of_calls_that_never_end_are_forgotten(follower):
     assert plans.take("a") is None
     assert plans.take("c") is plan
     assert plans.take("c") is None
+
+
+def test_a_fault_of_our_own_is_no_reason_to_stop(follower, monkeypatch, caplog):
+    """In every patch: the request is returned as it was given, and the fault is in the log."""
+
+    def fail(*_, **__):
+        raise IndexError
+
+    grow(follower, 2)
+    monkeypatch.setattr("foldline.proxy.conversation.patch_request", fail)
+    plan, listed = grow(follower, 3)
+    assert (plan.unplanned, plan.request["messages"]) == ("fault", listed)
+    assert "IndexError" in caplog.text
+    monkeypatch.undo()
+    plan, _ = grow(follower, 3)
+    assert not plan.unplanned

@@ -637,3 +637,20 @@ def test_looking_at_a_session_does_not_close_it():
         assert mine.say("two") == "ok"
     with pytest.raises(BadInput, match="no policy 'nonsense'"):
         foldline.wrap(openai.OpenAI(api_key="n"), policy="nonsense")
+
+
+@pytest.mark.parametrize("on_store_error", ["raise", "pass"])
+def test_a_fault_of_our_own_is_no_reason_to_refuse(on_store_error, monkeypatch, caplog):
+    def fail(*_, **__):
+        raise IndexError
+
+    with Provider() as provider:
+        loop = Chat(provider, on_store_error=on_store_error)
+        loop.say("hi")
+        monkeypatch.setattr("foldline.proxy.conversation.patch_request", fail)
+        loop.say("go on")
+        assert json.loads(provider.bodies[-1])["messages"][-1]["content"] == "go on"
+        monkeypatch.undo()
+        loop.say("and on")
+    assert "IndexError" in caplog.text
+    assert len([one for one in events(loop.client) if isinstance(one, ModelSaid)]) == 3

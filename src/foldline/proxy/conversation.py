@@ -54,7 +54,7 @@ from foldline.dialects.client_messages import (
     digest_bytes,
     item_of,
 )
-from foldline.errors import BrokenView, Overflow, Vetoed
+from foldline.errors import BrokenView, Conflict, Overflow, Vetoed
 from foldline.proxy.client_request import OBJECT, ClientRequest, weigh_request
 from foldline.proxy.identity import Caller, Scope
 from foldline.proxy.index import Match, match_row
@@ -171,7 +171,7 @@ class Conversation:
 
         def compare() -> tuple[ClientRow, Match]:
             row = read_on(view, self._row, self._chains)
-            return row, match_row(row.pieces, request, shown=view.shown)
+            return row, match_row(row.pieces, request, shown=view.shown, head=view.head)
 
         self._row, match = await run_beside(compare, size=size)
         if match.closed and (match.fresh or known):
@@ -197,9 +197,9 @@ class Conversation:
         work.held.update(fetched)
 
         def compare() -> Match:
-            shown = work.shown
-            work.append(work.head + 1, rewind_view(work, dropped=(), opened=opened))
-            return match_row(read_row(work, self._chains), request, shown=shown)
+            shown, head = work.shown, work.head
+            work.append(head + 1, rewind_view(work, dropped=(), opened=opened))
+            return match_row(read_row(work, self._chains), request, shown=shown, head=head)
 
         match = await run_beside(compare, size=weigh_request(request) + len(fetched) * OBJECT)
         return match._replace(opened=opened, fetched=fetched)
@@ -416,9 +416,12 @@ class Conversation:
     ) -> tuple[list[Event], View]:
         """Return the events that a request adds to the log, and the view after them.
 
-        `offers` says that the tool `recall` is offered from here on.
+        `offers` says that the tool `recall` is offered from here on. Raises `Conflict` if the log
+        went on since they were compared.
         """
         live, events = self.live, list[Event]()
+        if live.view.head != match.head:
+            raise Conflict(live.name.session, match.head, live.view.head)
         work = live.view.copy()
         work.held.update(match.fetched)
 
@@ -671,8 +674,9 @@ class Conversation:
 
     def match_held(self, request: ClientRequest) -> Match | None:
         """Compare a request with what this process holds; None if that says too little."""
-        row = read_on(self.live.view, self._row, self._chains).pieces
-        match = match_row(row, request, shown=self.live.view.shown)
+        view = self.live.view
+        row = read_on(view, self._row, self._chains).pieces
+        match = match_row(row, request, shown=view.shown, head=view.head)
         return None if match.closed or not match.common else match
 
     def _describe_request(self, request: ClientRequest, patched: Patched) -> Proxied:

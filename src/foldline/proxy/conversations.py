@@ -86,8 +86,6 @@ class _ConversationChoice(NamedTuple):
     match: Match
     summary: int | None = None
     """The index in the body of the client's own summary of what was before."""
-    head: int = -1
-    """Where the log ended when it was compared."""
     whole: bool = False
     """Whether an agent asks to summarize its own history: it is sent whole, as it came."""
 
@@ -236,7 +234,10 @@ class Conversations:
         try:
             patch = partial(best[0].patch_without_recording, request, best[1])
             patched = await run_beside(patch, size=weigh_request(request))
-        except BrokenView:
+        except (BrokenView, Conflict):
+            return None
+        except Exception:  # noqa: BLE001 - the edits are no reason to refuse it
+            _log.exception("a request is sent as it came, by a fault of our own")
             return None
         if not patched.kinds:
             return None
@@ -631,7 +632,7 @@ class Conversations:
             if found is not None:
                 return await self._claim_conversation(found, request)
             return await self._start_conversation(request, scope, facts)
-        if best.conversation.live.view.head == best.head and not best.match.closed:
+        if best.conversation.live.view.head == best.match.head and not best.match.closed:
             best.conversation.busy = True
             return best
         return await self._claim_conversation(best.conversation, request)
@@ -658,7 +659,7 @@ class Conversations:
         match = await conversation.match_request(request, known=known)
         if match.fresh < known and await conversation.catch_up():
             match = await conversation.match_request(request, known=known)
-        return _ConversationChoice(conversation, match, head=conversation.live.view.head)
+        return _ConversationChoice(conversation, match)
 
     async def _claim_conversation(
         self, conversation: Conversation, request: ClientRequest
@@ -704,7 +705,8 @@ class Conversations:
             # summary may have been asked for in a side conversation.
             _, conversation, summary = max(free, key=lambda one: one[0])
             conversation.busy = True
-            match = Match(0, 0, [], [], [*request.asides], -1)
+            head = conversation.live.view.head
+            match = Match(0, 0, [], [], [*request.asides], -1, head)
             return _ConversationChoice(conversation, match, summary=request.chained[summary])
         choice = await self._start_conversation(request, scope, facts)
         main = self._held.get(Name(scope.tenant, family[-1])) if family else None

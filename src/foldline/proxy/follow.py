@@ -25,7 +25,7 @@ from foldline.dialects import base
 from foldline.dialects.base import Dialect, PathFacts
 from foldline.dialects.json_slices import Json, Splice, find_fields, find_values
 from foldline.dialects.provider_errors import of_exception
-from foldline.errors import BadInput
+from foldline.errors import BadInput, FoldlineError
 from foldline.proxy.client_request import ServerStateError
 from foldline.proxy.conversations import MOST
 from foldline.proxy.exchange import Exchange
@@ -151,6 +151,7 @@ class AsyncFollower:
         spoken = base.get_dialect(base.must_be_dialect(dialect))
         body, path = _encode_request(spoken, request)
         scope = Scope(session=session)
+        why, exchange = "fault", None
         try:
             exchange = await self._conversations.start_exchange(
                 spoken, body, scope=scope, path=path
@@ -161,12 +162,16 @@ class AsyncFollower:
             _log.warning("%s: a request is not planned: %s", session or "unnamed", fault)
             why = "store" if isinstance(fault, AWAY) else "unreadable"
             why = "server-state" if isinstance(fault, ServerStateError) else why
-            found = await self._conversations.start_unrecorded(
+        except FoldlineError:
+            raise
+        except Exception:  # noqa: BLE001 - a fault of ours is no reason to refuse a request
+            _log.exception("%s: a request is not planned by a fault of our own", session)
+        if exchange is None:
+            exchange = await self._conversations.start_unrecorded(
                 spoken, body, why=why, scope=scope, path=path
             )
-            if found is None:
-                return _build_unplanned(spoken, request, why)
-            exchange = found
+        if exchange is None:
+            return _build_unplanned(spoken, request, why)
         # Nobody may ever tell how the call ends, so other requests do not wait for it.
         await exchange.release()
         if session:

@@ -42,15 +42,20 @@ class Match(NamedTuple):
     """Indexes in the body of new system messages."""
     stable: int
     """The last event that had the same place in an earlier request, or -1."""
+    head: int
+    """Where the log ended when it was compared: a match holds for that view, and for no later."""
     opened: Mapping[int, Folded] = {}
     """Folds that had to be opened to compare."""
     fetched: Mapping[int, Event] = {}
     """Events that were read for that."""
 
 
-def match_row(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Match:
-    """Compare a row with a request; `shown` is the last event that any request has shown."""
-    if (quick := _match_whole(row, request, shown=shown)) is not None:
+def match_row(row: Sequence[Piece], request: ClientRequest, *, shown: int, head: int) -> Match:
+    """Compare the row of a log up to its `head` with a request.
+
+    `shown` is the last event that any request has shown.
+    """
+    if (quick := _match_whole(row, request, shown=shown, head=head)) is not None:
         return quick
     digests, at, stable = request.digests, 0, -1
     most = len(digests) + request.ends_folded
@@ -79,10 +84,12 @@ def match_row(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Ma
     kept, fresh = _find_in_order(rest, digests, at)
     dropped = [*stale, *(one for place, one in enumerate(rest) if place not in kept)]
     new = [one for one in request.asides if _consume_digest(asides, request.described[one].digest)]
-    return Match(at, fresh, dropped, closed, new, stable)
+    return Match(at, fresh, dropped, closed, new, stable, head)
 
 
-def _match_whole(row: Sequence[Piece], request: ClientRequest, *, shown: int) -> Match | None:
+def _match_whole(
+    row: Sequence[Piece], request: ClientRequest, *, shown: int, head: int
+) -> Match | None:
     """Compare quickly if a request only adds messages, as almost all do; else None."""
     at, stable, first = 0, -1, 0
     most = len(request.chain) + request.ends_folded
@@ -98,7 +105,7 @@ def _match_whole(row: Sequence[Piece], request: ClientRequest, *, shown: int) ->
     if [one.link for one in said] != request.digests[at:end]:
         return None
     stable = next((one.last for one in reversed(said) if one.last <= shown), stable)
-    return Match(end, end, [], [], [], stable)
+    return Match(end, end, [], [], [], stable, head)
 
 
 def _find_in_order(

@@ -158,6 +158,11 @@ class Planner:
             if not self._is_closed:
                 raise
             raise self.http.ConnectError("the client was closed", request=request) from fault
+        except FoldlineError:
+            raise
+        except Exception:  # noqa: BLE001 - a fault of ours is no reason to refuse a request
+            _log.exception("a request is not planned by a fault of our own")
+            why = "fault"
         if call.compacts:
             return None
         return await self.conversations.start_unrecorded(

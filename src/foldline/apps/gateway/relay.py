@@ -394,9 +394,7 @@ class Relay:
             raise Refusal(503, "store_away", words, retry=1) from fault
         except Refusal:
             raise
-        except Exception:
-            if not self._settings.relays_without_store(request.client.tenant):
-                raise
+        except Exception:  # noqa: BLE001 - a fault of ours is no reason to refuse a request
             _log.exception("a request was not planned by a fault of the gateway itself")
             return PlanHeaders(unplanned="fault")
 

@@ -101,8 +101,8 @@ class GatewaySettings:
     """From how many tokens on requests are edited although they fit: by the beginning of a client's
     user agent; "" is for all others."""
     relays_faults: bool = False
-    """Whether a request that cannot be planned, by a fault of the store or ours, is relayed as it
-    came; else it is refused, so that no conversation grows past what is recorded."""
+    """Whether a request that cannot be planned, by a fault of the store, is relayed as it came;
+    else it is refused, so that no conversation grows past what is recorded."""
     caps: Caps | None = None
     """The most that sessions of the session API may spend; relayed requests are not counted."""
     current: CurrentSettings | None = None
