@@ -20,6 +20,7 @@ from foldline.core.log import (
     UsageReported,
     UserSaid,
 )
+from foldline.core.parts import Text
 from foldline.core.plan import Facts
 from foldline.core.spine import Range
 from foldline.dialects.base import PathFacts, get_dialect, list_dialects, resolve_named_dialect
@@ -248,6 +249,34 @@ async def test_an_answer_whose_writing_was_not_known_is_in_the_log_once(dialect,
     _, events = await logged(store, one.session)
     said = [event.parts[0].text for event in events if isinstance(event, UserSaid | ModelSaid)]
     assert said == ["Turn 0", "noted", "Turn 1", "yes"]
+    await store.close()
+
+
+async def test_a_request_is_not_recorded_behind_what_was_not_known_to_be_written(monkeypatch):
+    """A write to a held log whose outcome is not known: the log is read before it goes on."""
+    store = store_at(":memory:")
+    proxy, client, write = Conversations(store, facts_of(), shared=True), Client(OPENAI), store.append  # fmt: skip
+
+    async def lost(*given, **named):
+        await write(*given, **named)
+        raise StoreFailed("the connection is gone; whether it was written is not known")
+
+    client.user("hi")
+    one, answer = await exchange(proxy, client, message("hello"))
+    client.heard(answer)
+    monkeypatch.setattr(store, "append", lost)
+    with pytest.raises(StoreFailed):
+        await one.live.receive_events(UserSaid((Text("not of this client"),), link="x"))
+    monkeypatch.undo()
+    client.user("go on")
+    two, _ = await exchange(proxy, client, message("yes"))
+    assert (two.body, two.session) == (client.body(), one.session)
+    live, events = await logged(store, one.session)
+    shown = [item.parts[0].text for item in live.view.items if item.role == "user"]
+    assert shown == ["hi", "go on"]
+    for seq, event in enumerate(events):
+        if isinstance(event, Asked):
+            await planning.rebuild_request(live, seq)
     await store.close()
 
 

@@ -273,8 +273,8 @@ class Live:
         if admitted is not None and admitted.events is not events:
             admitted = None
         build = _build_draft if admitted is None else event_log.build_draft
-        await self._look_up()
         after = self.view.head  # the decision holds for this view and no later one
+        await self._look_up()
         draft = await _run_beside(partial(build, events), size=_weigh_events(events))
         if self.lease is not None and self.lease.until - time() < self._seconds / 2:
             await self.renew()
