@@ -26,7 +26,7 @@ from foldline.core.spine import Range
 from foldline.dialects.base import PathFacts, get_dialect, list_dialects, resolve_named_dialect
 from foldline.dialects.openai_chat.dialect import DIALECT as OPENAI
 from foldline.errors import Conflict, StoreFailed, WireError
-from foldline.proxy import conversation
+from foldline.proxy import conversation, conversations
 from foldline.proxy.conversations import Conversations
 from foldline.proxy.identity import Scope
 from foldline.session import planning
@@ -616,6 +616,34 @@ async def test_an_answer_that_is_recorded_while_the_next_request_is_matched(
     for seq, event in enumerate(events):
         if isinstance(event, Asked):
             await planning.rebuild_request(live, seq)
+    await store.close()
+
+
+@ALL
+@pytest.mark.parametrize("ends", [True, False])
+async def test_a_client_that_goes_on_before_its_call_has_ended(dialect, ends, monkeypatch):
+    """It hung up, and asks the next: in the same log, unless the answer is still coming."""
+    store = store_at(":memory:")
+    monkeypatch.setattr(conversations, "_ENDING", 10.0 if ends else 0.01)
+    proxy, client = Conversations(store, facts_of(), shared=True), Client(dialect)
+    client.user("hi")
+    first, answer = await exchange(proxy, client, message("hello"))
+    client.heard(answer)
+    client.user("go on")
+    one = await proxy.start_exchange(dialect, client.body(), path=client.path)
+    client.history.append(client.said("made up"))
+    client.user("on")
+    waiting = asyncio.create_task(proxy.start_exchange(dialect, client.body(), path=client.path))
+    await asyncio.sleep(0)
+    if ends:
+        await answer_to(one, client, message("not heard"))
+    two = await waiting
+    await answer_to(two, client, message("yes"))
+    assert two.body == client.body()
+    assert (two.session == first.session) is ends
+    live, _ = await logged(store, two.session)
+    shown = [item.parts[0].text for item in live.view.items]
+    assert shown == ["hi", "hello", "go on", "made up", "on", "yes"]
     await store.close()
 
 

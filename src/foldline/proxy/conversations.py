@@ -5,13 +5,13 @@ history, if it holds a model's answer; otherwise a new conversation. An id names
 it the longest common beginning wins, and a history that shares none is a side conversation.
 
 A log is forked only if a request returns to a branch that the client had left, or differs from one
-that is still being answered.
+that is still being answered. One that goes on from there waits a moment for its end.
 """
 
 import logging
 import os
 import re
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import CancelledError, Future, get_running_loop, timeout
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -64,6 +64,7 @@ MOST = 256
 ALL = Scope()
 _FOLD_TRIES = 8  # to fold for a client that cannot go on without it
 _TRIES = 3  # with a conversation that other processes continue meanwhile
+_ENDING = 1.0  # seconds that a call may take to end when its client goes on
 _APART = 6  # a history is published again after this many messages
 _BEHIND = 4  # answers of a request by which its history is indexed and looked up
 _BEFORE = 3  # messages before an answer by which the answer is indexed
@@ -478,6 +479,7 @@ class Conversations:
             self._count_bytes(flight)
             if flight.conversation.flight is flight:
                 flight.conversation.flight, flight.conversation.busy = None, False
+            flight.over.set()
 
         return Flight(
             conversation, request, planned, self._handle_answer, end_flight, self._drop_conversation
@@ -626,6 +628,8 @@ class Conversations:
         compacts = await run_beside(compare, size=weigh_request(request))
         if compacts and self._can_fit_unedited(best, facts):
             return best._replace(whole=True)
+        if caller is None and await _wait_for_end(best.conversation.flight, request):
+            return await self._choose_conversation(request, scope, facts, caller)
         if best.conversation.busy or (not is_family and _is_anothers(best, caller)):
             live = best.conversation.live
             found = await self._forked_at(LogPlace(live.name.session, live.view.head), scope, facts)
@@ -797,6 +801,22 @@ def _is_anothers(choice: _ConversationChoice, caller: Caller | None) -> bool:
         return False
     received = (one for one in choice.match.dropped if not one.is_open)
     return any(isinstance(held.get(one.first), ModelSaid) for one in received)
+
+
+async def _wait_for_end(flight: Flight | None, request: ClientRequest) -> bool:
+    """Wait for the end of a call that a request goes on from; return whether it ended soon.
+
+    Its client did not read to the end: the answer is being recorded, or just broken off.
+    """
+    before = flight.request.chain if flight is not None else []
+    if flight is None or len(before) not in request.answers:
+        return False
+    if request.chain[len(before) - 1] != before[-1]:
+        return False
+    with suppress(TimeoutError):
+        async with timeout(_ENDING):
+            return await flight.over.wait()
+    return False
 
 
 def _make_client_key(scope: Scope) -> str:

@@ -1,10 +1,11 @@
 """One call of a client: the body to send, and recording the answer as it passes by."""
 
 import logging
+from asyncio import Event as Signal
 from asyncio import Task, create_task
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import msgspec
@@ -47,6 +48,8 @@ class Flight:
     waiting: int = 0
     """How many exchanges wait for its answer."""
     is_answered: bool = False
+    over: Signal = field(default_factory=Signal)
+    """Set when the conversation may go on."""
     joiner: "Exchange | None" = None
     """The exchange that answers calls of `recall`, and asks again: two would write both."""
     response_id: str = ""
