@@ -216,7 +216,8 @@ def find_seeds(*, count=400):
     [
         (SELECTION, 'hard if policy.start == "auto" else budget.room', "hard", "yes|another number"),
         (PLAN, "is_crowded = by_itself and", "is_crowded =", "nobody said yes"),
-        (PLAN, "if not budget.fits and by_itself:", "if not budget.fits:", "nobody said yes"),
+        (PLAN, "if not budget.fits and by_itself:\n        edit = _find_safe_fold(view, budget, facts)\n",
+         "if not budget.fits:\n        edit = _find_safe_fold(view, budget, facts)\n", "nobody said yes"),
         (PLAN, "(by_itself and not early and _is_due", "(not early and _is_due", "nobody said yes"),
         (BUDGET, "limit = whole if whole <= self.room else self.room * max(share, _LAST_CALL)",
          "limit = min(whole, self.room * (0.7 + 0.3 * share))", "another number"),

@@ -150,7 +150,7 @@ class Pasted(Planned):
 
     def pays(self, view, request, built):
         """Whether a fold pays with the handoff as it was built."""
-        known = {"prices": self.facts.prices, "cache": "warm", "most": 1_000_000, "told": 0.0}
+        known = {"prices": self.facts.prices, "cache": "warm", "most": 1_000_000, "narrative": 0.0}
         moment = find_paying_fold(
             view, self.facts.policy.priced, request=request, handoff=built.after, **known
         )

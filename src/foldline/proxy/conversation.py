@@ -48,12 +48,7 @@ from foldline.core.request import build_report as report_of
 from foldline.core.spine import FoldAt, Range
 from foldline.core.view import View
 from foldline.dialects.base import Dialect, choose_model_dialect
-from foldline.dialects.client_messages import (
-    FoldMark,
-    chain_on,
-    digest_bytes,
-    item_of,
-)
+from foldline.dialects.client_messages import FoldMark, chain_on, digest_bytes, item_of
 from foldline.errors import BrokenView, Conflict, Overflow, Vetoed
 from foldline.proxy.client_request import OBJECT, ClientRequest, weigh_request
 from foldline.proxy.identity import Caller, Scope

@@ -10,7 +10,6 @@ that is still being answered. One that goes on from there waits a moment for its
 
 import logging
 import os
-import re
 from asyncio import CancelledError, Future, get_running_loop, timeout
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -51,7 +50,7 @@ from foldline.proxy.client_request import (
 )
 from foldline.proxy.conversation import Conversation, PlannedRequest
 from foldline.proxy.exchange import Exchange, Flight
-from foldline.proxy.identity import Caller, Scope
+from foldline.proxy.identity import TELLING, Caller, Scope, find_summary, make_client_key
 from foldline.proxy.index import Index, LogPlace, Match
 from foldline.proxy.patch import Patched
 from foldline.session.log_handle import Live
@@ -68,9 +67,7 @@ _ENDING = 1.0  # seconds that a call may take to end when its client goes on
 _APART = 6  # a history is published again after this many messages
 _BEHIND = 4  # answers of a request by which its history is indexed and looked up
 _BEFORE = 3  # messages before an answer by which the answer is indexed
-_TAG = re.compile(r"</?\w{1,40}>")
 _HOLDING = 4  # bytes of memory that a conversation takes for each byte of its request, about
-_TELLING = 120  # characters of an answer by which a summary is recognised
 _log = logging.getLogger("foldline.proxy")
 FactsOf: TypeAlias = Callable[[str], Facts]
 """Returns the facts of a model."""
@@ -534,8 +531,8 @@ class Conversations:
 
     def _remember_words(self, scope: Scope, words: str) -> None:
         """Remember an answer: the client may start over with it, as its own summary."""
-        who = _make_client_key(scope)
-        if len(words) >= _TELLING:
+        who = make_client_key(scope)
+        if len(words) >= TELLING:
             self._answers.setdefault(who, deque(maxlen=8)).append(words)
             self._answers.move_to_end(who)
             while len(self._answers) > self._most:
@@ -699,9 +696,9 @@ class Conversations:
                 continue
             answers = [
                 *conversation.last_answers(),
-                *self._answers.get(_make_client_key(scope), ()),
+                *self._answers.get(make_client_key(scope), ()),
             ]
-            if (summary := _find_summary(words, answers)) is not None:
+            if (summary := find_summary(words, answers)) is not None:
                 summed.append((conversation.count_known(request), conversation, summary))
         free = [one for one in summed if not one[1].busy]
         if free:
@@ -717,7 +714,7 @@ class Conversations:
         side = choice.conversation.live.name.session
         if main is not None and main.live.name.session != side:
             main.links.append(side)
-        summary = _find_summary(words, self._answers.get(_make_client_key(scope), ()))
+        summary = find_summary(words, self._answers.get(make_client_key(scope), ()))
         return choice._replace(summary=None if summary is None else request.chained[summary])
 
     async def _start_conversation(
@@ -819,10 +816,6 @@ async def _wait_for_end(flight: Flight | None, request: ClientRequest) -> bool:
     return False
 
 
-def _make_client_key(scope: Scope) -> str:
-    return f"{scope.tenant}\0{scope.owner or scope.key}"
-
-
 def _format_response(name: str | bytes) -> str:
     """Format an answer's id, as JSON or plain, as the index keeps it."""
     plain = name if isinstance(name, str) else name.decode("utf-8", "replace").strip('"')
@@ -854,16 +847,3 @@ def _is_proxied(live: Live) -> bool:
     """Whether a log holds a proxied conversation that this release can continue."""
     held = live.view.held.values()
     return any(getattr(event, "link", "") or getattr(event, "chain", "") for event in held)
-
-
-def _find_summary(words: Sequence[str], answers: Sequence[str] | deque[str]) -> int | None:
-    """Find the first message that repeats an answer, or a quarter of it."""
-    for answer in answers:
-        # An agent may ask for thoughts and a summary, in tags, and repeat only the summary.
-        said = _TAG.sub("\n", answer).splitlines()
-        lines = [line.strip() for line in said if line.strip()]
-        least = max(_TELLING, sum(map(len, lines)) // 4)
-        for at, text in enumerate(words):
-            if sum(len(line) for line in lines if len(line) > 1 and line in text) >= least:
-                return at
-    return None

@@ -7,8 +7,9 @@ A program can name a conversation, and some clients send an id with every reques
 compared in `conversations`.
 """
 
+import re
 from asyncio import current_task
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import get_ident
@@ -33,6 +34,9 @@ header from any other client is ignored. A sub-agent of Codex has its parent's s
 of its own."""
 LONGEST = 200
 """The most characters in the name of a conversation."""
+TELLING = 120
+"""Characters of an answer by which a summary is recognised."""
+_TAG = re.compile(r"</?\w{1,40}>")
 
 
 class Scope(NamedTuple):
@@ -154,3 +158,21 @@ def find_caller(conversations: "Conversations", session: str) -> Caller:
         task = 0
     last = last_asked(conversations, session)
     return Caller((get_ident(), task), last.name.session if last else "")
+
+
+def make_client_key(scope: Scope) -> str:
+    """Name whoever shares what was recently said: an owner, else a key."""
+    return f"{scope.tenant}\0{scope.owner or scope.key}"
+
+
+def find_summary(words: Sequence[str], answers: Iterable[str]) -> int | None:
+    """Find the first message that repeats an answer, or a quarter of it."""
+    for answer in answers:
+        # An agent may ask for thoughts and a summary, in tags, and repeat only the summary.
+        said = _TAG.sub("\n", answer).splitlines()
+        lines = [line.strip() for line in said if line.strip()]
+        least = max(TELLING, sum(map(len, lines)) // 4)
+        for at, text in enumerate(words):
+            if sum(len(line) for line in lines if len(line) > 1 and line in text) >= least:
+                return at
+    return None
